@@ -1,0 +1,17 @@
+//! The words that every layer of Thalweg shares: addresses, filters, messages, reliability, ids and time.
+//!
+//! *Knows:* nothing but itself. *Must never know:* a protocol, a socket, a file, a clock or a thread; time comes in as
+//! a value. Start reading at [`Message`], then [`Address`] and [`Filter`].
+#![forbid(unsafe_code)]
+
+mod address;
+mod filter;
+mod message;
+mod properties;
+mod time;
+
+pub use address::{Address, AddressError, LEVEL_SEPARATOR, TENANT_DEFAULT, first_level};
+pub use filter::{Filter, FilterError, Level};
+pub use message::{Message, Reliability, RetainOp};
+pub use properties::{Properties, PropertyValue};
+pub use time::{Span, Time};
