@@ -1,0 +1,319 @@
+//! A broker of our own per test: the built binary on free loopback ports, with a data folder that goes when it goes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a broker may take from start to its `ready` line.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// A running broker; dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct Broker {
+    child: Child,
+    kind: Kind,
+    folder: PathBuf,
+    ports: Ports,
+    log: Arc<Log>,
+}
+
+/// Which program plays the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The binary of this workspace.
+    Thalweg,
+    /// Debian's mosquitto, as an oracle for the tests themselves.
+    Mosquitto,
+}
+
+/// What a test asks of its broker before it starts.
+#[derive(Debug, Default)]
+pub struct Options {
+    sets: Vec<(String, String)>,
+    files: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    mqtt: SocketAddr,
+    websocket: SocketAddr,
+    tls: SocketAddr,
+    secure_websocket: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Broker {
+    /// A broker with default settings on free ports.
+    pub fn start() -> Self {
+        Self::with().start()
+    }
+
+    /// A broker with settings of the test's own: `Broker::with().set("limits.x", "1").start()`.
+    pub fn with() -> Options {
+        Options::default()
+    }
+
+    /// Which program answers; a test of what only Thalweg does returns early for the oracle.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The plain MQTT listener.
+    pub fn mqtt(&self) -> SocketAddr {
+        self.ports.mqtt
+    }
+
+    /// The MQTT-over-WebSocket listener.
+    pub fn websocket(&self) -> SocketAddr {
+        self.ports.websocket
+    }
+
+    /// The admin HTTP listener; nothing listens there in oracle mode.
+    pub fn admin(&self) -> SocketAddr {
+        self.ports.admin
+    }
+
+    /// The broker's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The folder that holds the broker's data and the files a test asked for.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Everything the broker has written to its two outputs so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// Waits until a line of the log contains `needle`; false when `within` passes first.
+    pub fn wait_for_log(&self, needle: &str, within: Duration) -> bool {
+        self.log.wait_for(needle, within)
+    }
+
+    /// Asks the broker to stop (SIGTERM) and returns how it ended; kills it after ten seconds.
+    pub fn stop(mut self) -> ExitStatus {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // The outputs close when the process ends, and that wakes us: no polling.
+        self.log.wait_until_closed(deadline);
+        if Instant::now() >= deadline {
+            let _ = self.child.kill();
+        }
+        self.child.wait().expect("the broker was ours to wait for")
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of the {:?} broker ---\n{}--- end of log ---", self.kind, self.log.text());
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Options {
+    /// One configuration override, as `--set key=value` takes it. Ignored by the oracle.
+    pub fn set(mut self, key: &str, value: &str) -> Self {
+        self.sets.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A file to put into the broker's folder before it starts; `{folder}` in a later `set` value stands for that folder.
+    pub fn file(mut self, name: &str, content: &str) -> Self {
+        self.files.push((name.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// Starts the broker and returns once its log says `ready`.
+    pub fn start(self) -> Broker {
+        let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
+            Ok("mosquitto") => Kind::Mosquitto,
+            Ok("thalweg") | Err(_) => Kind::Thalweg,
+            Ok(other) => panic!("THALWEG_TEST_BROKER={other}: only `thalweg` and `mosquitto` are known"),
+        };
+        let folder = new_folder();
+        for (name, content) in &self.files {
+            fs::write(folder.join(name), content).expect("the test's folder is writable");
+        }
+        let ports = Ports {
+            mqtt: free_port(),
+            websocket: free_port(),
+            tls: free_port(),
+            secure_websocket: free_port(),
+            admin: free_port(),
+        };
+        let mut command = match kind {
+            Kind::Thalweg => self.thalweg(&folder, ports),
+            Kind::Mosquitto => mosquitto(&folder, ports),
+        };
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let log = Log::of(&mut child);
+        let broker = Broker { child, kind, folder, ports, log };
+        let ready = match kind {
+            Kind::Thalweg => "ready",
+            Kind::Mosquitto => " running",
+        };
+        assert!(broker.wait_for_log(ready, READY_WITHIN), "the broker did not say `{ready}`: {command:?}");
+        broker
+    }
+
+    fn thalweg(&self, folder: &Path, ports: Ports) -> Command {
+        let mut command = Command::new(thalweg_binary());
+        command.arg("serve").arg("--data").arg(folder.join("data"));
+        let binds = [
+            ("listeners.mqtt.bind", ports.mqtt),
+            ("listeners.websocket.bind", ports.websocket),
+            ("admin.bind", ports.admin),
+        ];
+        for (key, address) in binds {
+            command.arg("--set").arg(format!("{key}={address}"));
+        }
+        for (key, value) in &self.sets {
+            let value = value.replace("{folder}", &folder.display().to_string());
+            command.arg("--set").arg(format!("{key}={value}"));
+        }
+        command
+    }
+}
+
+fn mosquitto(folder: &Path, ports: Ports) -> Command {
+    let config = format!(
+        "allow_anonymous true\nlog_dest stderr\nlog_type all\npersistence false\nmax_queued_messages 10000\n\
+         listener {} 127.0.0.1\nlistener {} 127.0.0.1\nprotocol websockets\n",
+        ports.mqtt.port(),
+        ports.websocket.port(),
+    );
+    let path = folder.join("mosquitto.conf");
+    fs::write(&path, config).expect("the test's folder is writable");
+    let mut command = Command::new("/usr/sbin/mosquitto");
+    command.arg("-c").arg(path);
+    command
+}
+
+/// The broker to test: `THALWEG_BIN`, or this workspace's, built first so that it is never stale.
+fn thalweg_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("THALWEG_BIN") {
+            return path.into();
+        }
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "thalweg"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(built.success(), "the broker does not build; run `cargo build -p thalweg`");
+        // This program is target/<profile>/deps/all-<hash>; the broker is target/debug/thalweg.
+        let tests = std::env::current_exe().expect("a running program has a path");
+        let target = tests.ancestors().nth(3).expect("test programs live in target/<profile>/deps");
+        target.join("debug/thalweg")
+    })
+}
+
+/// A fresh folder below the system's temporary one.
+fn new_folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("thalweg-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    folder
+}
+
+/// A loopback port that nothing listens on, never the same one twice in this process.
+///
+/// Ports come from `THALWEG_TEST_PORTS=FIRST-LAST` (21000-21999 when unset), below the range the kernel hands out to
+/// outgoing connections, so that no client of another test can take one between our look and the broker's bind.
+pub fn free_port() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, last) = port_range();
+    let count = u32::from(last - first) + 1;
+    // Programs that run side by side start at different places.
+    let start = std::process::id().wrapping_mul(37) % count;
+    for _ in 0..count {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = first + u16::try_from((start + step) % count).expect("smaller than the range");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no free port in {first}-{last}; name others with THALWEG_TEST_PORTS=FIRST-LAST");
+}
+
+fn port_range() -> (u16, u16) {
+    let Ok(text) = std::env::var("THALWEG_TEST_PORTS") else { return (21000, 21999) };
+    let ends = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    ends.filter(|(a, b): &(u16, u16)| a <= b).unwrap_or_else(|| panic!("THALWEG_TEST_PORTS={text}: write FIRST-LAST"))
+}
+
+/// What a process wrote, growing line by line, with a bell for those who wait.
+#[derive(Debug, Default)]
+struct Log {
+    state: Mutex<LogState>,
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct LogState {
+    text: String,
+    outputs_open: usize,
+}
+
+impl Log {
+    /// Collects both outputs of `child`, each in a thread that ends with it.
+    fn of(child: &mut Child) -> Arc<Self> {
+        let log = Arc::new(Self::default());
+        let outputs: [Option<Box<dyn Read + Send>>; 2] =
+            [child.stdout.take().map(|o| Box::new(o) as _), child.stderr.take().map(|o| Box::new(o) as _)];
+        for output in outputs.into_iter().flatten() {
+            log.state.lock().expect("no holder panics").outputs_open += 1;
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(output);
+                let mut line = Vec::new();
+                while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+                    log.state.lock().expect("no holder panics").text.push_str(&String::from_utf8_lossy(&line));
+                    log.bell.notify_all();
+                    line.clear();
+                }
+                log.state.lock().expect("no holder panics").outputs_open -= 1;
+                log.bell.notify_all();
+            });
+        }
+        log
+    }
+
+    fn text(&self) -> String {
+        self.state.lock().expect("no holder panics").text.clone()
+    }
+
+    /// Waits for `needle`; a process that ends without it answers at once.
+    fn wait_for(&self, needle: &str, within: Duration) -> bool {
+        let state = self.state.lock().expect("no holder panics");
+        let waiting = |state: &mut LogState| state.outputs_open > 0 && !state.text.contains(needle);
+        let (state, _) = self.bell.wait_timeout_while(state, within, waiting).expect("no holder panics");
+        state.text.contains(needle)
+    }
+
+    fn wait_until_closed(&self, deadline: Instant) {
+        let state = self.state.lock().expect("no holder panics");
+        let within = deadline.saturating_duration_since(Instant::now());
+        let _unused = self.bell.wait_timeout_while(state, within, |state| state.outputs_open > 0);
+    }
+}

@@ -1,0 +1,7 @@
+//! Thalweg proven from outside: a built broker, real sockets, and clients that we did not write.
+//!
+//! `cargo test -p thalweg-tests` builds the broker when needed. `THALWEG_BIN=path` uses that binary as it is.
+//! `THALWEG_TEST_BROKER=mosquitto` runs the same tests against Debian's mosquitto: an oracle for the tests themselves.
+
+mod broker;
+mod interop;
