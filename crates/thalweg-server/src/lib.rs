@@ -1,1 +1,3 @@
 //! thalweg-server
+
+pub mod config;

@@ -1,0 +1,345 @@
+//! The typed configuration: what the rest of the broker reads.
+//!
+//! Field names are the dotted key names; what each means, its range and its default is written once, in the key table
+//! (`keys.rs`), and shown by `thalweg config explain KEY`. An `Option` is `None` where the setting is off or unlimited.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use thalweg_model::Span;
+
+use super::words::*;
+
+/// The whole configuration, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where the journal will live.
+    pub data_dir: PathBuf,
+    /// Number of shards; `0` is automatic. See [`Config::shard_count`].
+    pub shards: usize,
+    /// `log.*`
+    pub log: Log,
+    /// `listeners.<name>.*`, by name. Disabled listeners are in here too.
+    pub listeners: BTreeMap<String, Listener>,
+    /// `admin.*`
+    pub admin: Admin,
+    /// `access.*`
+    pub access: Access,
+    /// `limits.*`
+    pub limits: Limits,
+    /// `queue.*`
+    pub queue: Queue,
+    /// `session.*`
+    pub session: Session,
+    /// `retained.*`
+    pub retained: Retained,
+    /// `mqtt.*`
+    pub mqtt: Mqtt,
+    /// `groups.*`
+    pub groups: Groups,
+    /// `sys.*`
+    pub sys: Sys,
+}
+
+/// `log.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// How much is written.
+    pub level: LogLevel,
+    /// The shape of a line.
+    pub format: LogFormat,
+    /// The file appended to; `None` is standard error.
+    pub file: Option<PathBuf>,
+}
+
+/// `listeners.<name>.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    /// Whether the broker opens it.
+    pub enabled: bool,
+    /// The protocol spoken.
+    pub kind: ListenerKind,
+    /// What carries the bytes.
+    pub transport: Transport,
+    /// Where it listens.
+    pub bind: Bind,
+    /// Whether peers without credentials are let in; `None` means "only on loopback and Unix sockets".
+    /// See [`Listener::admits_anonymous`].
+    pub anonymous: Option<bool>,
+    /// Most connections at once on this listener; `None` leaves it to `limits.connections_max`.
+    pub connections_max: Option<usize>,
+    /// Time from accept to a complete CONNECT.
+    pub connect_timeout: Span,
+    /// Largest packet, if it differs from `limits.packet_bytes_max`. See [`Config::packet_bytes_max`].
+    pub packet_bytes_max: Option<usize>,
+    /// Publishes per second per connection, if it differs from `limits.publish_rate`; `Some(0)` is unlimited.
+    /// See [`Config::publish_rate`].
+    pub publish_rate: Option<u64>,
+    /// Whether a PROXY protocol header comes first.
+    pub proxy_protocol: ProxyProtocol,
+    /// Peers that may send a PROXY header; empty is every peer.
+    pub proxy_trusted: Vec<IpAddr>,
+    /// `tls.*`; meaningful when [`Transport::is_encrypted`].
+    pub tls: Tls,
+    /// The HTTP path of the WebSocket upgrade.
+    pub websocket_path: String,
+    /// `Origin` values a WebSocket upgrade may carry; empty is any.
+    pub websocket_origins: Vec<String>,
+    /// Permission bits of the Unix socket.
+    pub unix_mode: u32,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// An IP address and port.
+    Socket(SocketAddr),
+    /// The path of a Unix socket.
+    Path(PathBuf),
+}
+
+/// `listeners.<name>.tls.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tls {
+    /// PEM file with the certificate chain, leaf first. Always set on an encrypted, enabled listener.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the private key. Always set on an encrypted, enabled listener.
+    pub key: Option<PathBuf>,
+    /// PEM file with the authorities that may sign client certificates. Set unless `client_certificate` is `None`.
+    pub client_ca: Option<PathBuf>,
+    /// Whether peers are asked for a certificate.
+    pub client_certificate: ClientCertificate,
+    /// Which part of the certificate names the user.
+    pub identity: CertificateIdentity,
+    /// Oldest version accepted.
+    pub minimum_version: TlsVersion,
+}
+
+/// `admin.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admin {
+    /// Whether the admin HTTP API is served.
+    pub enabled: bool,
+    /// Where it is served.
+    pub bind: SocketAddr,
+    /// The bearer token callers must show; `None` asks for none (loopback only).
+    pub token: Option<String>,
+}
+
+/// `access.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// Users and password hashes.
+    pub password_file: Option<PathBuf>,
+    /// Rules: who may publish and subscribe where.
+    pub acl_file: Option<PathBuf>,
+    /// The user name that rules see for peers without credentials.
+    pub anonymous_user: String,
+    /// What happens to an action no rule mentions.
+    pub default: AccessDefault,
+    /// Whether MQTT 5 enhanced authentication with SCRAM-SHA-256 is offered.
+    pub scram: bool,
+    /// `access.jwt.*`
+    pub jwt: Jwt,
+}
+
+/// `access.jwt.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jwt {
+    /// The shared secret, for the HMAC algorithms.
+    pub secret_file: Option<PathBuf>,
+    /// The issuer's public key (PEM), for all others.
+    pub public_key_file: Option<PathBuf>,
+    /// The only algorithm accepted.
+    pub algorithm: JwtAlgorithm,
+    /// Required `aud`.
+    pub audience: Option<String>,
+    /// Required `iss`.
+    pub issuer: Option<String>,
+    /// The claim that names the user.
+    pub user_claim: String,
+    /// Whether every password must be a token.
+    pub required: bool,
+}
+
+/// `limits.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// Most connections at once from one IP address.
+    pub connections_per_address_max: Option<usize>,
+    /// Connections accepted per second.
+    pub connect_rate: Option<u64>,
+    /// Connections that have not finished handshake and CONNECT.
+    pub handshakes_max: usize,
+    /// Longest client id.
+    pub client_id_bytes_max: usize,
+    /// Largest packet. See [`Config::packet_bytes_max`].
+    pub packet_bytes_max: usize,
+    /// Most levels in a topic or filter.
+    pub topic_levels_max: usize,
+    /// Longest topic or filter.
+    pub topic_bytes_max: usize,
+    /// Most subscriptions of one session.
+    pub subscriptions_per_session_max: usize,
+    /// Publishes per second per connection. See [`Config::publish_rate`].
+    pub publish_rate: Option<u64>,
+    /// Published bytes per second per connection.
+    pub publish_bytes_rate: Option<u64>,
+    /// Memory for messages over the whole broker; `None` is three quarters of the machine's.
+    pub memory_bytes_max: Option<usize>,
+}
+
+/// `queue.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue {
+    /// Most messages waiting for one session.
+    pub messages_max: usize,
+    /// Most bytes waiting for one session.
+    pub bytes_max: usize,
+    /// What a full queue does.
+    pub overflow: Overflow,
+    /// Whether QoS 0 messages wait for sessions that are away.
+    pub at_most_once_while_offline: bool,
+    /// Bytes waiting for a slow socket before QoS 0 messages are dropped.
+    pub output_bytes_max: usize,
+    /// Longest time that small writes are gathered before they are sent.
+    pub output_pace_max: Span,
+}
+
+/// `session.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// Longest session expiry granted; [`Span::FOREVER`] grants whatever is asked.
+    pub expiry_max: Span,
+    /// Expiry of MQTT 3 sessions with clean session 0.
+    pub v3_expiry: Span,
+    /// Most sessions, connected or not.
+    pub count_max: usize,
+    /// Whether unsettled messages of a shared subscription go to another member when the session disconnects.
+    pub redispatch: bool,
+}
+
+/// `retained.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retained {
+    /// Whether retained messages are kept at all.
+    pub enabled: bool,
+    /// Most retained messages.
+    pub messages_max: usize,
+    /// Most bytes of retained messages.
+    pub bytes_max: usize,
+    /// Longest time a retained message is kept; [`Span::FOREVER`] is no limit.
+    pub expiry_max: Span,
+}
+
+/// `mqtt.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mqtt {
+    /// Receive Maximum granted to clients.
+    pub receive_maximum: u16,
+    /// Most unacknowledged messages towards a client.
+    pub inflight_max: u16,
+    /// Topic aliases a client may set.
+    pub topic_alias_maximum: u16,
+    /// Topic aliases we set towards a client.
+    pub topic_alias_out_max: u16,
+    /// Longest keep-alive; [`Span::ZERO`] accepts the client's. In whole seconds.
+    pub keep_alive_max: Span,
+    /// Keep-alive for clients that ask for none; [`Span::ZERO`] leaves them without. In whole seconds.
+    pub keep_alive_default: Span,
+    /// Highest QoS granted: 0, 1 or 2.
+    pub maximum_qos: u8,
+    /// Whether `$share/…` is allowed.
+    pub shared_subscriptions: bool,
+    /// Whether `+` and `#` are allowed.
+    pub wildcard_subscriptions: bool,
+    /// Whether subscription identifiers are allowed.
+    pub subscription_identifiers: bool,
+    /// Response Information for clients that ask; empty is none.
+    pub response_information: String,
+    /// Where clients are told to go instead; empty serves them here.
+    pub server_reference: String,
+}
+
+/// `groups.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Groups {
+    /// How the next member is chosen.
+    pub strategy: GroupStrategy,
+    /// Most messages waiting for one group.
+    pub messages_max: usize,
+    /// Most bytes waiting for one group.
+    pub bytes_max: usize,
+    /// Time a member has to settle a message before another may get it; `None` is for ever.
+    pub settle_timeout: Option<Span>,
+}
+
+/// `sys.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sys {
+    /// Time between two rounds of `$SYS` messages; `None` publishes none.
+    pub interval: Option<Span>,
+}
+
+impl Config {
+    /// How many shards to start on a machine with `cores` cores: the setting, or one per two cores, at least one.
+    pub fn shard_count(&self, cores: usize) -> usize {
+        if self.shards == 0 { (cores / 2).clamp(1, SHARDS_MAX) } else { self.shards.min(SHARDS_MAX) }
+    }
+
+    /// The listeners to open, by name.
+    pub fn enabled_listeners(&self) -> impl Iterator<Item = (&str, &Listener)> {
+        self.listeners.iter().filter(|(_, listener)| listener.enabled).map(|(name, listener)| (name.as_str(), listener))
+    }
+
+    /// The largest packet `listener` accepts.
+    pub fn packet_bytes_max(&self, listener: &Listener) -> usize {
+        listener.packet_bytes_max.unwrap_or(self.limits.packet_bytes_max)
+    }
+
+    /// How many publishes per second a connection of `listener` may send; `None` is unlimited.
+    pub fn publish_rate(&self, listener: &Listener) -> Option<u64> {
+        match listener.publish_rate {
+            Some(rate) => (rate > 0).then_some(rate),
+            None => self.limits.publish_rate,
+        }
+    }
+
+    /// Whether anything is configured that can tell one user from another by what CONNECT carries.
+    pub fn has_authentication(&self) -> bool {
+        let jwt = &self.access.jwt;
+        self.access.password_file.is_some() || jwt.secret_file.is_some() || jwt.public_key_file.is_some()
+    }
+}
+
+impl Listener {
+    /// Whether peers without credentials are let in: the setting, or only where no stranger can reach us.
+    pub fn admits_anonymous(&self) -> bool {
+        self.anonymous.unwrap_or_else(|| self.bind.is_local())
+    }
+}
+
+impl Bind {
+    /// Whether only this machine can reach the listener.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Bind::Socket(address) => address.ip().is_loopback(),
+            Bind::Path(_) => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Bind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bind::Socket(address) => write!(f, "{address}"),
+            Bind::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Most shards.
+pub const SHARDS_MAX: usize = 64;

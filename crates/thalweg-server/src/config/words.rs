@@ -1,0 +1,216 @@
+//! The words a setting may take when it is one of a few: each enum and its spellings, side by side.
+
+/// An enum whose variants each have one spelling in the configuration.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$variant_meta])* $variant,)+ }
+
+        impl $name {
+            /// Every spelling, in the order of the variants.
+            pub const WORDS: &'static [&'static str] = &[$($word,)+];
+
+            /// The spelling of this value in the configuration.
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$variant => $word,)+ }
+            }
+
+            /// The value spelled `word`.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some($name::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// How much the broker writes to its log.
+    LogLevel {
+        /// Nothing.
+        Off = "off",
+        /// What an operator must act on.
+        Error = "error",
+        /// What an operator should look at.
+        Warn = "warn",
+        /// Starts, stops and changes of configuration.
+        Info = "info",
+        /// Each connection and each refusal.
+        Debug = "debug",
+        /// Each packet.
+        Trace = "trace",
+    }
+}
+
+words! {
+    /// The shape of a log line.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object per line, for collectors.
+        Json = "json",
+    }
+}
+
+words! {
+    /// The protocol a listener speaks once the transport is up.
+    ListenerKind {
+        /// MQTT 3.1, 3.1.1 and 5.0, told apart by the CONNECT packet.
+        Mqtt = "mqtt",
+    }
+}
+
+words! {
+    /// What carries the bytes of a listener.
+    Transport {
+        /// Plain TCP.
+        Tcp = "tcp",
+        /// TLS over TCP.
+        Tls = "tls",
+        /// WebSocket over TCP.
+        Ws = "ws",
+        /// WebSocket over TLS over TCP.
+        Wss = "wss",
+        /// A Unix domain stream socket.
+        Unix = "unix",
+    }
+}
+
+words! {
+    /// Whether a TLS listener asks its peers for a certificate.
+    ClientCertificate {
+        /// It does not ask.
+        None = "none",
+        /// It asks, and verifies what it is given.
+        Optional = "optional",
+        /// It refuses peers that bring none.
+        Required = "required",
+    }
+}
+
+words! {
+    /// Which part of a verified client certificate names the user.
+    CertificateIdentity {
+        /// None: the user comes from the CONNECT packet.
+        None = "none",
+        /// The subject's common name.
+        CommonName = "common_name",
+        /// The first subject alternative name (e-mail, DNS or URI).
+        San = "san",
+    }
+}
+
+words! {
+    /// The oldest TLS version a listener accepts.
+    TlsVersion {
+        /// TLS 1.2 (RFC 5246).
+        V12 = "1.2",
+        /// TLS 1.3 (RFC 8446).
+        V13 = "1.3",
+    }
+}
+
+words! {
+    /// Whether, and in which version, connections open with a PROXY protocol header.
+    ProxyProtocol {
+        /// They do not.
+        Off = "off",
+        /// The text header.
+        V1 = "v1",
+        /// The binary header.
+        V2 = "v2",
+        /// Either, told apart by the first bytes.
+        Any = "any",
+    }
+}
+
+words! {
+    /// How the signature of a JSON Web Token is made.
+    JwtAlgorithm {
+        /// HMAC with SHA-256.
+        Hs256 = "HS256",
+        /// HMAC with SHA-384.
+        Hs384 = "HS384",
+        /// HMAC with SHA-512.
+        Hs512 = "HS512",
+        /// RSA PKCS#1 v1.5 with SHA-256.
+        Rs256 = "RS256",
+        /// RSA PKCS#1 v1.5 with SHA-384.
+        Rs384 = "RS384",
+        /// RSA PKCS#1 v1.5 with SHA-512.
+        Rs512 = "RS512",
+        /// RSA-PSS with SHA-256.
+        Ps256 = "PS256",
+        /// ECDSA on P-256 with SHA-256.
+        Es256 = "ES256",
+        /// ECDSA on P-384 with SHA-384.
+        Es384 = "ES384",
+        /// Ed25519.
+        EdDsa = "EdDSA",
+    }
+}
+
+words! {
+    /// What happens to an action that no access rule mentions.
+    AccessDefault {
+        /// It is allowed.
+        Allow = "allow",
+        /// It is refused.
+        Deny = "deny",
+    }
+}
+
+words! {
+    /// What a full queue does with the next message.
+    Overflow {
+        /// Drops the message that has waited longest.
+        DropOldest = "drop-oldest",
+        /// Drops the message that arrives.
+        DropNewest = "drop-newest",
+        /// Closes the receiver's connection; the message that arrives is dropped.
+        Disconnect = "disconnect",
+    }
+}
+
+words! {
+    /// How a shared subscription chooses the member that gets the next message.
+    GroupStrategy {
+        /// Each in turn.
+        RoundRobin = "round-robin",
+        /// By chance.
+        Random = "random",
+        /// The same member until it leaves or is full.
+        Sticky = "sticky",
+        /// The member with the fewest unsettled messages.
+        LeastOutstanding = "least-outstanding",
+        /// By the publisher's client id, so that one publisher's messages stay together.
+        HashClient = "hash-client",
+        /// By the topic, so that one topic's messages stay together.
+        HashTopic = "hash-topic",
+    }
+}
+
+impl JwtAlgorithm {
+    /// Whether the algorithm signs with a shared secret instead of a key pair.
+    pub const fn is_symmetric(self) -> bool {
+        matches!(self, JwtAlgorithm::Hs256 | JwtAlgorithm::Hs384 | JwtAlgorithm::Hs512)
+    }
+}
+
+impl Transport {
+    /// Whether the transport opens with a TLS handshake.
+    pub const fn is_encrypted(self) -> bool {
+        matches!(self, Transport::Tls | Transport::Wss)
+    }
+
+    /// Whether the transport carries WebSocket frames.
+    pub const fn is_websocket(self) -> bool {
+        matches!(self, Transport::Ws | Transport::Wss)
+    }
+}
