@@ -1,0 +1,266 @@
+//! The last message of each address: MQTT's retained messages, later CoAP representations and XMPP items.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use thalweg_model::{Filter, Message, Time};
+
+/// At most one [`Message`] per address, found by address or by filter, bounded in count and bytes.
+///
+/// Kept in byte order of the canonical addresses, so that a filter that begins with literal levels looks only at the
+/// stretch of the store that begins the same.
+#[derive(Debug)]
+pub struct LastValues {
+    limits: Limits,
+    by_address: BTreeMap<Box<str>, Value>,
+    /// Only the values that expire at all, soonest first; the serial keeps values of the same moment apart.
+    by_expiry: BTreeMap<(Time, u64), Message>,
+    serial_next: u64,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Value {
+    message: Message,
+    /// Names the entry in `by_expiry`, if the message has one there.
+    serial: u64,
+}
+
+/// How much [`LastValues`] may hold. Reaching a limit refuses new values and never drops old ones: a last value that
+/// silently disappears is worse than one that was refused with a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Addresses that may have a value.
+    pub count_max: usize,
+    /// Bytes of memory for all values together, as [`LastValues::bytes`] counts them.
+    pub bytes_max: usize,
+}
+
+impl Limits {
+    /// No limit; for tests and for whoever bounds the store elsewhere.
+    pub const NONE: Limits = Limits { count_max: usize::MAX, bytes_max: usize::MAX };
+}
+
+/// Why a value was not kept. The store is as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// [`Limits::count_max`] addresses have a value already, and this one is not among them.
+    Count,
+    /// The store would grow beyond [`Limits::bytes_max`].
+    Bytes,
+}
+
+/// Where a [`LastValues::scan`] goes on. Begins at the beginning ([`ScanCursor::default`]); belongs to one filter.
+#[derive(Clone, Debug, Default)]
+pub struct ScanCursor {
+    at: Position,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Position {
+    #[default]
+    Start,
+    /// Everything up to this address has been looked at.
+    After(Box<str>),
+    End,
+}
+
+impl LastValues {
+    /// An empty store.
+    pub fn new(limits: Limits) -> Self {
+        LastValues { limits, by_address: BTreeMap::new(), by_expiry: BTreeMap::new(), serial_next: 0, bytes: 0 }
+    }
+
+    /// Makes `message` the last value of its address and returns the one it replaces.
+    ///
+    /// A replacement counts only the growth against the limits, so a full store still follows its addresses.
+    pub fn set(&mut self, message: Message) -> Result<Option<Message>, Refused> {
+        let cost = cost(&message);
+        let serial = self.serial_next;
+        let count = self.by_address.len();
+        let previous = match self.by_address.entry(message.address().into()) {
+            Entry::Vacant(vacant) => {
+                if count >= self.limits.count_max {
+                    return Err(Refused::Count);
+                }
+                if self.bytes.saturating_add(cost) > self.limits.bytes_max {
+                    return Err(Refused::Bytes);
+                }
+                vacant.insert(Value { message: message.clone(), serial });
+                None
+            }
+            Entry::Occupied(mut occupied) => {
+                let freed = self::cost(&occupied.get().message);
+                // A value that shrinks is welcome even after the limits were lowered below what is held.
+                if cost > freed && self.bytes - freed + cost > self.limits.bytes_max {
+                    return Err(Refused::Bytes);
+                }
+                Some(occupied.insert(Value { message: message.clone(), serial }))
+            }
+        };
+        self.serial_next += 1;
+        self.bytes += cost;
+        if message.expires() != Time::NEVER {
+            self.by_expiry.insert((message.expires(), serial), message);
+        }
+        Ok(previous.map(|value| self.settle(value)))
+    }
+
+    /// Forgets the last value of `address` and returns it.
+    pub fn clear(&mut self, address: &str) -> Option<Message> {
+        let value = self.by_address.remove(address)?;
+        Some(self.settle(value))
+    }
+
+    /// The last value of `address`, unless it has expired by `now`.
+    pub fn get(&self, address: &str, now: Time) -> Option<&Message> {
+        self.by_address.get(address).map(|value| &value.message).filter(|message| message.expires() > now)
+    }
+
+    /// Hands the values that `filter` matches and that have not expired by `now` to `f`, in byte order of their
+    /// addresses, looking at no more than `steps_max` (at least 1) of them. Returns whether the scan is complete;
+    /// if not, call again with the same cursor.
+    ///
+    /// When `f` breaks, the value it was given counts as taken, and the next call goes on behind it. Values may be set
+    /// and cleared between calls: a value that is there throughout is handed over exactly once; one that comes or goes
+    /// meanwhile may or may not be seen.
+    pub fn scan(
+        &self,
+        filter: &str,
+        cursor: &mut ScanCursor,
+        steps_max: usize,
+        now: Time,
+        mut f: impl FnMut(&Message) -> ControlFlow<()>,
+    ) -> bool {
+        let Ok(filter) = Filter::new(filter) else { return true };
+        let (exact, prefix) = literal_part(&filter);
+        let mut steps_left = steps_max.max(1);
+        if let (Position::Start, Some(exact)) = (&cursor.at, exact) {
+            cursor.at = Position::After(exact.into());
+            if let Some(message) = self.get(exact, now) {
+                steps_left -= 1;
+                if f(message).is_break() || steps_left == 0 {
+                    return false;
+                }
+            }
+        }
+        let from = match (&cursor.at, prefix) {
+            (Position::End, _) | (_, None) => {
+                cursor.at = Position::End;
+                return true;
+            }
+            (Position::After(address), Some(prefix)) if **address >= *prefix => Bound::Excluded(&**address),
+            (_, Some(prefix)) => Bound::Included(prefix),
+        };
+        let prefix = prefix.unwrap_or("");
+        let mut last: Option<&str> = None;
+        for (address, value) in self.by_address.range::<str, _>((from, Bound::Unbounded)) {
+            if !address.starts_with(prefix) {
+                break;
+            }
+            if let (0, Some(last)) = (steps_left, last) {
+                cursor.at = Position::After(last.into());
+                return false;
+            }
+            last = Some(address);
+            steps_left = steps_left.saturating_sub(1);
+            if value.message.expires() > now && filter.matches(address) && f(&value.message).is_break() {
+                cursor.at = Position::After(address.clone());
+                return false;
+            }
+        }
+        cursor.at = Position::End;
+        true
+    }
+
+    /// Drops at most `max` values that have expired by `now` and returns how many it dropped; fewer than `max` means
+    /// that none is left.
+    pub fn expire(&mut self, now: Time, max: usize) -> usize {
+        for dropped in 0..max {
+            match self.by_expiry.first_key_value() {
+                Some((&(expires, _), message)) if expires <= now => {
+                    let message = message.clone();
+                    self.clear(message.address());
+                }
+                _ => return dropped,
+            }
+        }
+        max
+    }
+
+    /// When the next value expires: the time for the next [`expire`](LastValues::expire); [`Time::NEVER`] if none does.
+    pub fn expiry_next(&self) -> Time {
+        self.by_expiry.first_key_value().map_or(Time::NEVER, |(&(expires, _), _)| expires)
+    }
+
+    /// Addresses that have a value, expired ones that are not dropped yet included.
+    pub fn count(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// Bytes of memory held (an estimate: messages, keys and the order's own cost).
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What [`set`](LastValues::set) holds the store to.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Changes the limits. Values held beyond lower ones stay; new ones are refused.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// The books of a value that just left the store.
+    fn settle(&mut self, value: Value) -> Message {
+        let Value { message, serial } = value;
+        self.bytes -= cost(&message);
+        if message.expires() != Time::NEVER {
+            self.by_expiry.remove(&(message.expires(), serial));
+        }
+        message
+    }
+}
+
+/// What a filter says literally: the one address without a wildcard that it matches, if there is one, and how all
+/// other addresses that it matches begin, if there are others. The first sorts before all of the second.
+fn literal_part(filter: &Filter) -> (Option<&str>, Option<&str>) {
+    let text = filter.as_str();
+    match text.find(['+', '#']) {
+        None => (Some(text), None),
+        Some(at) => {
+            let prefix = &text[..at];
+            // `a/#` matches `a` too [MQTT-4.7.1.2]; in byte order `a!` lies between `a` and `a/`.
+            let parent = if text[at..].starts_with('#') { prefix.strip_suffix('/') } else { None };
+            (parent, Some(prefix))
+        }
+    }
+}
+
+/// What a value counts against [`Limits::bytes_max`].
+fn cost(message: &Message) -> usize {
+    message.bytes()
+        + message.address().len()
+        + ENTRY_BYTES
+        + if message.expires() == Time::NEVER { 0 } else { EXPIRY_BYTES }
+}
+
+/// Key, value and allocation header of an entry in a B-tree whose nodes are two thirds full.
+const ENTRY_BYTES: usize = 64;
+
+/// The same for the expiry order.
+const EXPIRY_BYTES: usize = 36;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Count => "the limit of last values is reached",
+            Refused::Bytes => "the memory limit of last values is reached",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
