@@ -1,3 +1,4 @@
 //! thalweg-server
 
+pub mod access;
 pub mod config;

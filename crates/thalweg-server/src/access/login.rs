@@ -1,0 +1,87 @@
+//! The question and the two answers.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use thalweg_kernel::access::Rules;
+
+/// What a peer says about itself when it connects. Debug output hides the password.
+#[derive(Clone)]
+pub struct LoginRequest {
+    /// The client id, after the broker assigned one if the peer left it empty; `%c` in ACL patterns.
+    pub client_id: Arc<str>,
+    /// The user name it claims.
+    pub user: Option<Arc<str>>,
+    /// The password or token it offers.
+    pub password: Option<Arc<[u8]>>,
+    /// The user name its TLS client certificate proves, if the listener takes user names from certificates.
+    pub certificate_name: Option<Arc<str>>,
+    /// Whether the listener lets peers in that offer no credentials.
+    pub anonymous_allowed: bool,
+    /// Where it comes from; none for unix sockets.
+    pub peer: Option<IpAddr>,
+    /// The listener's name in the configuration.
+    pub listener: Arc<str>,
+}
+
+impl fmt::Debug for LoginRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginRequest")
+            .field("client_id", &self.client_id)
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| "hidden"))
+            .field("certificate_name", &self.certificate_name)
+            .field("anonymous_allowed", &self.anonymous_allowed)
+            .field("peer", &self.peer)
+            .field("listener", &self.listener)
+            .finish()
+    }
+}
+
+/// A peer that may come in.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// Who it is; none for the anonymous.
+    pub user: Option<Arc<str>>,
+    /// What it may do.
+    pub rules: Arc<Rules>,
+    /// When its credentials end, in seconds since 1970: the broker disconnects it then. None: never.
+    pub expires_at_unix: Option<u64>,
+}
+
+/// A peer that may not come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the peer is told.
+    pub reason: RefusalReason,
+    /// What the log is told; never sent to the peer, never holds a password.
+    pub log: String,
+}
+
+/// What a refused peer is told; fronts have one table from this to their protocol's codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The user is unknown, the password is wrong or the token is not ours. Which one, only the log knows.
+    BadUserOrPassword,
+    /// No credentials were offered where they are needed, or who was recognised has no business here.
+    NotAuthorized,
+    /// A token that was good once, or is not good yet.
+    Expired,
+    /// The vault could not decide now (a full queue, a failed thread); trying again is sensible.
+    Unavailable,
+}
+
+impl Refusal {
+    /// A refusal with its text for the log.
+    pub fn new(reason: RefusalReason, log: impl Into<String>) -> Self {
+        Refusal { reason, log: log.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.log)
+    }
+}
+
+impl std::error::Error for Refusal {}
