@@ -136,8 +136,8 @@ pub struct Access {
     pub acl_file: Option<PathBuf>,
     /// The user name that rules see for peers without credentials.
     pub anonymous_user: String,
-    /// What happens to an action no rule mentions.
-    pub default: AccessDefault,
+    /// What happens to an action no rule mentions; `None` is automatic. See [`Access::default_verdict`].
+    pub default: Option<AccessDefault>,
     /// Whether MQTT 5 enhanced authentication with SCRAM-SHA-256 is offered.
     pub scram: bool,
     /// `access.jwt.*`
@@ -312,6 +312,13 @@ impl Config {
     pub fn has_authentication(&self) -> bool {
         let jwt = &self.access.jwt;
         self.access.password_file.is_some() || jwt.secret_file.is_some() || jwt.public_key_file.is_some()
+    }
+}
+
+impl Access {
+    /// What happens to an action no rule mentions: the setting, or refusal once there are rules.
+    pub fn default_verdict(&self) -> AccessDefault {
+        self.default.unwrap_or(if self.acl_file.is_some() { AccessDefault::Deny } else { AccessDefault::Allow })
     }
 }
 
