@@ -1,1 +1,23 @@
-//! thalweg-mqtt
+//! MQTT 3.1, 3.1.1 and 5.0 without I/O: one codec and both ends of a connection.
+//!
+//! *Knows:* the specifications (statement ids such as `[MQTT-3.3.1-4]` are those of MQTT 5.0; `[MQTT3-…]` those of
+//! 3.1.1). *Must never know:* the kernel, a socket, a clock. Start reading at [`ServerSide::handle_input`].
+#![forbid(unsafe_code)]
+
+mod client;
+mod codec;
+mod fault;
+mod properties;
+mod reason;
+mod server;
+pub mod topic;
+mod version;
+
+pub use client::{Ack, ClientConnAck, ClientEvent, ClientSide};
+pub use codec::*;
+pub use fault::PeerFault;
+pub use properties::{Properties, Property, PropertyIter, PublishProperties, TextPairs};
+pub use reason::ReasonCode;
+pub use server::{Event, ServerLimits, ServerSide, TooLarge};
+pub use topic::ShareFilter;
+pub use version::{QoS, Version};

@@ -1,0 +1,1 @@
+//! The test kit: ways of feeding a machine.
