@@ -1,0 +1,64 @@
+//! How many connections are open: on a listener, and from one address. The count lives as long as its [`Slot`], which
+//! travels with the connection to whichever thread closes it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The counts of one listener. Locked at connect and close only, never per message.
+#[derive(Debug, Default)]
+pub(super) struct Occupancy {
+    open: AtomicUsize,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Occupancy {
+    /// Takes a place on the listener; `None` when `max` are taken. Only the lobby takes places, so that the count
+    /// cannot rise between the look and the step.
+    pub(super) fn enter(self: &Arc<Self>, max: usize) -> Option<Slot> {
+        if self.open.load(Ordering::Relaxed) >= max {
+            return None;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(Slot { occupancy: self.clone(), address: None })
+    }
+}
+
+/// A connection's place on its listener. Keep it as long as the socket; dropping it frees the place.
+#[derive(Debug)]
+pub struct Slot {
+    occupancy: Arc<Occupancy>,
+    address: Option<IpAddr>,
+}
+
+impl Slot {
+    /// Counts the connection for `address`, too; false when `max` (0: no limit) are open from there.
+    pub(super) fn occupy(&mut self, address: IpAddr, max: usize) -> bool {
+        if max == 0 || self.address.is_some() {
+            return true;
+        }
+        let mut by_address = self.occupancy.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = by_address.entry(address).or_default();
+        if *open >= max {
+            return false;
+        }
+        *open += 1;
+        self.address = Some(address);
+        true
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.occupancy.open.fetch_sub(1, Ordering::Relaxed);
+        let Some(address) = self.address else { return };
+        let mut by_address = self.occupancy.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = by_address.get_mut(&address) {
+            *open -= 1;
+            if *open == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The PROXY protocol, versions 1 and 2: what a load balancer says about the real peer before the first protocol byte.
+//! A pure parser over a growing buffer.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// What a buffer that starts with a PROXY header holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// Not complete: read more, at most [`HEADER_BYTES_MAX`] in all.
+    NeedMore,
+    /// The header is complete; what follows is the peer's own.
+    Done(Proxied),
+}
+
+/// What the load balancer says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxied {
+    /// Length of the header in bytes.
+    pub consumed: usize,
+    /// The real peer; `None` for `UNKNOWN`, `LOCAL` (the balancer's own health check) and unix sockets.
+    pub source: Option<SocketAddr>,
+    /// The address that the peer connected to; `None` like `source`.
+    pub destination: Option<SocketAddr>,
+    /// Common name of the client certificate that the balancer verified (sub-TLV 0x22 of the SSL TLV).
+    pub certificate_name: Option<String>,
+    /// True if the balancer speaks for itself (`LOCAL`): a health check rather than a client.
+    pub is_local: bool,
+}
+
+/// Why a header is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyFault {
+    /// The first bytes are of neither version.
+    NoHeader,
+    /// Version 1: longer than 107 bytes, or words that do not fit.
+    BadText,
+    /// Version 2: a version, command or family that is not defined.
+    BadBinary,
+    /// Version 2: addresses or TLVs do not fit into the length that the header states.
+    BadLength,
+    /// Version 2: the stated length is beyond [`HEADER_BYTES_MAX`].
+    TooLong,
+}
+
+/// Longest header that is read, in bytes: addresses and a few TLVs; a certificate's name among them.
+pub const HEADER_BYTES_MAX: usize = 4 * 1024;
+
+/// Parses a header at the start of `received`.
+pub fn parse(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
+    if starts_alike(received, V2_SIGNATURE) {
+        parse_binary(received)
+    } else if starts_alike(received, V1_PREFIX) {
+        parse_text(received)
+    } else {
+        Err(ProxyFault::NoHeader)
+    }
+}
+
+/// `PROXY TCP4 source destination port port CRLF` (specification §2.1).
+fn parse_text(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
+    let window = received.get(..V1_BYTES_MAX).unwrap_or(received);
+    let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
+        return if received.len() < V1_BYTES_MAX { Ok(ProxyHeader::NeedMore) } else { Err(ProxyFault::BadText) };
+    };
+    let line = window.get(..end).and_then(|line| std::str::from_utf8(line).ok()).ok_or(ProxyFault::BadText)?;
+    let mut proxied = Proxied { consumed: end + 2, ..Proxied::default() };
+    let mut words = line.split(' ').skip(1);
+    let family = words.next().ok_or(ProxyFault::BadText)?;
+    if family == "UNKNOWN" {
+        // The rest of the line is to be ignored.
+        return Ok(ProxyHeader::Done(proxied));
+    }
+    let words: Vec<&str> = words.collect();
+    let [source, destination, source_port, destination_port] = words.as_slice() else {
+        return Err(ProxyFault::BadText);
+    };
+    let source = endpoint(family, source, source_port).ok_or(ProxyFault::BadText)?;
+    let destination = endpoint(family, destination, destination_port).ok_or(ProxyFault::BadText)?;
+    (proxied.source, proxied.destination) = (Some(source), Some(destination));
+    Ok(ProxyHeader::Done(proxied))
+}
+
+fn endpoint(family: &str, address: &str, port: &str) -> Option<SocketAddr> {
+    let address = match family {
+        "TCP4" => IpAddr::V4(address.parse().ok()?),
+        "TCP6" => IpAddr::V6(address.parse().ok()?),
+        _ => return None,
+    };
+    // Rust's parser takes a leading `+`; the header's grammar has digits only.
+    if !port.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    Some(SocketAddr::new(address, port.parse().ok()?))
+}
+
+/// Signature, version and command, family and transport, length, addresses, TLVs (specification §2.2).
+fn parse_binary(received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
+    let Some(&[version_and_command, family, high, low]) = received.get(12..16).and_then(|four| four.first_chunk())
+    else {
+        return Ok(ProxyHeader::NeedMore);
+    };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if 16 + length > HEADER_BYTES_MAX {
+        return Err(ProxyFault::TooLong);
+    }
+    if version_and_command >> 4 != 2 {
+        return Err(ProxyFault::BadBinary);
+    }
+    let Some(body) = received.get(16..16 + length) else { return Ok(ProxyHeader::NeedMore) };
+    let mut proxied = Proxied { consumed: 16 + length, ..Proxied::default() };
+    match version_and_command & 0x0F {
+        // LOCAL: addresses are to be discarded, the connection's own count.
+        0x0 => {
+            proxied.is_local = true;
+            return Ok(ProxyHeader::Done(proxied));
+        }
+        0x1 => {}
+        _ => return Err(ProxyFault::BadBinary),
+    }
+    let addresses = match family {
+        0x11 | 0x12 => {
+            let (source, destination) = endpoints_v4(body).ok_or(ProxyFault::BadLength)?;
+            (proxied.source, proxied.destination) = (Some(source), Some(destination));
+            12
+        }
+        0x21 | 0x22 => {
+            let (source, destination) = endpoints_v6(body).ok_or(ProxyFault::BadLength)?;
+            (proxied.source, proxied.destination) = (Some(source), Some(destination));
+            36
+        }
+        // Unix sockets: two paths of 108 bytes.
+        0x31 | 0x32 => 216,
+        // UNSPEC: the receiver ignores addresses and may ignore TLVs; their place is not defined.
+        0x00 => return Ok(ProxyHeader::Done(proxied)),
+        _ => return Err(ProxyFault::BadBinary),
+    };
+    let tlvs = body.get(addresses..).ok_or(ProxyFault::BadLength)?;
+    each_tlv(tlvs, |kind, value| {
+        if kind == PP2_TYPE_SSL {
+            proxied.certificate_name = certificate_name(value)?;
+        }
+        Ok(())
+    })?;
+    Ok(ProxyHeader::Done(proxied))
+}
+
+fn endpoints_v4(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let source: &[u8; 4] = body.first_chunk()?;
+    let destination: &[u8; 4] = body.get(4..)?.first_chunk()?;
+    let &[a, b, c, d] = body.get(8..)?.first_chunk()?;
+    let (source_port, destination_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    Some(((*source, source_port).into(), (*destination, destination_port).into()))
+}
+
+fn endpoints_v6(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let source: &[u8; 16] = body.first_chunk()?;
+    let destination: &[u8; 16] = body.get(16..)?.first_chunk()?;
+    let &[a, b, c, d] = body.get(32..)?.first_chunk()?;
+    let (source_port, destination_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    Some(((*source, source_port).into(), (*destination, destination_port).into()))
+}
+
+/// One byte of flags, four of the verification's result, then sub-TLVs (specification §2.2.6). The name counts only if
+/// the peer showed a certificate in this session's connection and the balancer verified it (result 0).
+fn certificate_name(ssl: &[u8]) -> Result<Option<String>, ProxyFault> {
+    let Some((&[flags, verified @ ..], sub_tlvs)) = ssl.split_first_chunk::<5>() else {
+        return Err(ProxyFault::BadLength);
+    };
+    let mut name = None;
+    each_tlv(sub_tlvs, |kind, value| {
+        if kind == PP2_SUBTYPE_SSL_CN {
+            name = String::from_utf8(value.to_vec()).ok().filter(|name| !name.is_empty());
+        }
+        Ok(())
+    })?;
+    let shown = flags & (PP2_CLIENT_CERT_CONN | PP2_CLIENT_CERT_SESS) != 0;
+    Ok(name.filter(|_| shown && verified == [0; 4]))
+}
+
+fn each_tlv<'a>(
+    mut rest: &'a [u8],
+    mut visit: impl FnMut(u8, &'a [u8]) -> Result<(), ProxyFault>,
+) -> Result<(), ProxyFault> {
+    while !rest.is_empty() {
+        let (&[kind, high, low], after) = rest.split_first_chunk::<3>().ok_or(ProxyFault::BadLength)?;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (value, next) = after.split_at_checked(length).ok_or(ProxyFault::BadLength)?;
+        visit(kind, value)?;
+        rest = next;
+    }
+    Ok(())
+}
+
+/// True if one is the beginning of the other.
+fn starts_alike(received: &[u8], signature: &[u8]) -> bool {
+    let shared = received.len().min(signature.len());
+    received.get(..shared) == signature.get(..shared)
+}
+
+impl fmt::Display for ProxyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProxyFault::NoHeader => {
+                "no header: this listener has `proxy` on, so only a load balancer that sends one may connect"
+            }
+            ProxyFault::BadText => "malformed version 1 line",
+            ProxyFault::BadBinary => "unknown version, command or address family in a version 2 header",
+            ProxyFault::BadLength => "the length of a version 2 header does not fit what is in it",
+            ProxyFault::TooLong => "the header is longer than 4096 bytes",
+        })
+    }
+}
+
+impl std::error::Error for ProxyFault {}
+
+const V1_PREFIX: &[u8] = b"PROXY ";
+/// The longest line with its CRLF (specification §2.1).
+const V1_BYTES_MAX: usize = 107;
+const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+const PP2_TYPE_SSL: u8 = 0x20;
+const PP2_SUBTYPE_SSL_CN: u8 = 0x22;
+const PP2_CLIENT_CERT_CONN: u8 = 0x02;
+const PP2_CLIENT_CERT_SESS: u8 = 0x04;
