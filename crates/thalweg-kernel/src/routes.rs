@@ -1,14 +1,30 @@
 //! Which sinks want a message: filters on one side, an address on the other.
 
+mod arena;
+mod exact;
+mod levels;
+mod sinks;
+mod split_table;
+mod trie;
+
+use exact::Exact;
 use foldhash::fast::FixedState;
-use std::collections::BTreeMap;
-use std::hash::BuildHasher;
-use thalweg_model::{Filter, first_level};
+use std::hash::{BuildHasher, Hasher};
+use thalweg_model::first_level;
+use trie::Trie;
 
 /// Filters and, for each, the sinks that want what it matches. `S` is the caller's word for a sink: small and copied.
+///
+/// Filters are canonical, as `thalweg_model::Filter` checks them; the caller has checked. Text that is no filter is
+/// kept and given back, and matches no address.
+///
+/// Filters without wildcards are one look-up in a hash table; the others are a trie. At a million filters of some 30
+/// bytes with one sink of 8 bytes a subscription costs about 100 bytes (130 at worst, just after growing), and a match
+/// looks at no more nodes than at a thousand.
 #[derive(Debug)]
 pub struct RouteTable<S> {
-    filters: BTreeMap<Box<str>, (Filter, Vec<S>)>,
+    exact: Exact<S>,
+    wild: Trie<S>,
     hasher: FixedState,
     stamps: Stamps,
     len: usize,
@@ -27,77 +43,87 @@ impl<S: Copy> RouteTable<S> {
     /// An empty table. `seed` should differ from one run to the next and be unknown to peers: it keeps them from
     /// choosing filters that collide.
     pub fn new(seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
         RouteTable {
-            filters: BTreeMap::new(),
-            hasher: FixedState::with_seed(seed),
+            exact: Exact::new(hasher.clone()),
+            wild: Trie::new(hasher.clone()),
+            hasher,
             stamps: Stamps { everywhere: 0, by_bucket: Box::new([0; BUCKETS]) },
             len: 0,
         }
     }
 
-    /// Adds a sink to a filter and returns its position among the filter's sinks. The same sink may be added twice.
+    /// Adds a sink to a filter and returns its position among the filter's sinks, for [`remove_at`]. The same sink may
+    /// be added twice, and then counts twice.
+    ///
+    /// [`remove_at`]: RouteTable::remove_at
     pub fn insert(&mut self, filter: &str, sink: S) -> usize {
-        let Ok(checked) = Filter::new(filter) else { return 0 };
-        let sinks = &mut self.filters.entry(filter.into()).or_insert((checked, Vec::new())).1;
-        sinks.push(sink);
-        let position = sinks.len() - 1;
         self.len += 1;
         self.touch(filter);
-        position
+        match has_wildcard(filter) {
+            true => self.wild.insert(filter, sink),
+            false => self.exact.insert(filter, sink),
+        }
     }
 
-    /// Removes the first sink of `filter` that `is` recognises, looking at them one after the other; the filter's last
-    /// sink takes its position.
+    /// Removes the first sink of `filter` that `is` recognises. It looks at the filter's sinks one after the other;
+    /// where a hundred thousand share a filter, keep positions and use [`remove_at`](RouteTable::remove_at).
+    ///
+    /// The filter's last sink takes the place of the removed one.
     pub fn remove(&mut self, filter: &str, is: impl FnMut(&S) -> bool) -> Option<S> {
         let position = self.sinks(filter).iter().position(is)?;
         self.remove_at(filter, position).map(|(sink, _)| sink)
     }
 
     /// Removes the sink at `position` in constant time. Returns it, and the sink that has moved to `position` from the
-    /// end, if one has.
+    /// end, if one has: whoever keeps positions writes that down.
     pub fn remove_at(&mut self, filter: &str, position: usize) -> Option<(S, Option<S>)> {
-        let sinks = &mut self.filters.get_mut(filter)?.1;
-        if position >= sinks.len() {
-            return None;
-        }
-        let sink = sinks.swap_remove(position);
-        let moved = sinks.get(position).copied();
-        if sinks.is_empty() {
-            self.filters.remove(filter);
-        }
+        let removed = match has_wildcard(filter) {
+            true => self.wild.remove_at(filter, position),
+            false => self.exact.remove_at(filter, position),
+        }?;
         self.len -= 1;
         self.touch(filter);
-        Some((sink, moved))
+        Some(removed)
     }
 
-    /// Changes sinks of `filter` in place: `change` is shown one after the other until it returns true. Returns
-    /// whether it did.
+    /// Changes a sink of `filter` in place: `change` is shown one after the other until it returns true. Returns
+    /// whether it did. Counts as a change for [`stamp`](RouteTable::stamp), because match results hold copies.
     pub fn update(&mut self, filter: &str, change: impl FnMut(&mut S) -> bool) -> bool {
-        let Some((_, sinks)) = self.filters.get_mut(filter) else { return false };
+        let sinks = match has_wildcard(filter) {
+            true => self.wild.sinks_mut(filter),
+            false => self.exact.sinks_mut(filter),
+        };
         let changed = sinks.iter_mut().any(change);
-        self.touch(filter);
+        if changed {
+            self.touch(filter);
+        }
         changed
     }
 
-    /// Shows `f` every sink of every filter that matches `address`.
+    /// Shows `f` every sink of every filter that matches `address`, in no particular order.
     pub fn for_each_match(&self, address: &str, mut f: impl FnMut(&S)) {
-        for (filter, sinks) in self.filters.values() {
-            if filter.matches(address) {
-                sinks.iter().for_each(&mut f);
-            }
-        }
+        self.walk(address, &mut f);
     }
 
-    /// The sinks of exactly this filter.
+    /// What [`for_each_match`](RouteTable::for_each_match) costs, as the number of table entries and trie nodes that it
+    /// looks at: the same on every machine, for tests and benches.
+    pub fn visits(&self, address: &str) -> usize {
+        self.walk(address, &mut |_| {})
+    }
+
+    /// The sinks of exactly this filter; none if nobody inserted it.
     pub fn sinks(&self, filter: &str) -> &[S] {
-        self.filters.get(filter).map_or(&[], |(_, sinks)| sinks)
+        match has_wildcard(filter) {
+            true => self.wild.sinks(filter),
+            false => self.exact.sinks(filter),
+        }
     }
 
-    /// Shows `f` every filter with its sinks, in no particular order.
+    /// Shows `f` every filter with its sinks, in no particular order. It takes time in proportion to the table.
     pub fn for_each(&self, mut f: impl FnMut(&str, &[S])) {
-        for (filter, (_, sinks)) in &self.filters {
-            f(filter, sinks);
-        }
+        self.exact.for_each(&mut f);
+        self.wild.for_each(&mut f);
     }
 
     /// Sinks on all filters together.
@@ -112,12 +138,13 @@ impl<S: Copy> RouteTable<S> {
 
     /// Different filters.
     pub fn filters(&self) -> usize {
-        self.filters.len()
+        self.exact.filters() + self.wild.filters()
     }
 
-    /// Bytes of memory held (an estimate).
+    /// Bytes of memory held, what the allocator rounds up included (an estimate, on the high side). Cheap enough for
+    /// a metric, not for every message.
     pub fn bytes(&self) -> usize {
-        self.filters.iter().map(|(filter, (_, sinks))| 2 * filter.len() + 64 + size_of::<S>() * sinks.capacity()).sum()
+        size_of::<Self>() + size_of_val(&*self.stamps.by_bucket) + self.exact.bytes() + self.wild.bytes()
     }
 
     /// A number that changes whenever an insert, removal or update could change what `address` matches. The same
@@ -128,13 +155,18 @@ impl<S: Copy> RouteTable<S> {
 
     /// Which of the stamps concerns `address`; does not change in the life of the table.
     pub fn bucket_of(&self, address: &str) -> u16 {
-        (self.hasher.hash_one(first_level(address)) % BUCKETS as u64) as u16
+        (text_hash(&self.hasher, first_level(address)) % BUCKETS as u64) as u16
     }
 
     /// [`stamp`](RouteTable::stamp) of the addresses of a bucket: two loads and an addition.
     pub fn stamp_of(&self, bucket: u16) -> u64 {
         // Both only grow, so their sum tells every change.
         self.stamps.everywhere + self.stamps.by_bucket[bucket as usize % BUCKETS]
+    }
+
+    fn walk(&self, address: &str, f: &mut impl FnMut(&S)) -> usize {
+        self.exact.sinks(address).iter().for_each(&mut *f);
+        1 + self.wild.for_each_match(address, f)
     }
 
     fn touch(&mut self, filter: &str) {
@@ -145,6 +177,26 @@ impl<S: Copy> RouteTable<S> {
                 self.stamps.by_bucket[bucket as usize % BUCKETS] += 1;
             }
         }
+    }
+}
+
+/// Whether a wildcard stands in a checked filter.
+fn has_wildcard(filter: &str) -> bool {
+    filter.bytes().any(|byte| byte == b'+' || byte == b'#')
+}
+
+/// Hashes text alone; `str`'s own `Hash` adds a terminator that only matters between fields.
+fn text_hash(hasher: &FixedState, text: &str) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// What the allocator holds for `len` bytes: a header and rounding to 16.
+fn allocation_bytes(len: usize) -> usize {
+    match len {
+        0 => 0,
+        len => (len + 8).next_multiple_of(16).max(32),
     }
 }
 
