@@ -205,6 +205,9 @@ impl Compiled {
 }
 
 /// Whether every address that `filter` matches is matched by `pattern` too. Both are canonical filters.
+///
+/// It never says so wrongly. It denies it in one odd case: `/+/#` does cover `/#`, if one knows that an address is not
+/// empty.
 pub fn covers(pattern: &str, filter: &str) -> bool {
     let wild = |level: &str| level == "+" || level == "#";
     let first = |text: &str| wild(thalweg_model::first_level(text));

@@ -1,5 +1,43 @@
-//! thalweg-kernel
+//! The brain of Thalweg: matching, last values, queues, sessions, groups, access.
+//!
+//! *Knows:* the words of `thalweg-model`. *Must never know:* a protocol, a socket, a file, a clock or a thread. A command
+//! and a time come in; what is to be done comes out through [`Effects`]. A process runs one [`Kernel`] per shard; they
+//! share nothing and send each other [`ShardMessage`]s.
+//!
+//! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
+//! `session`, `subscribe`, `settle`, `group`, `retained`, `shards`, `timers`, `inspect`.
+#![forbid(unsafe_code)]
+
 pub mod access;
+mod effects;
+mod group;
+mod ids;
+mod inspect;
+mod kernel;
 pub mod last_value;
+mod ledger;
+mod limits;
+mod publish;
 pub mod rate;
+mod retained;
+mod route_cache;
 pub mod routes;
+mod session;
+mod settle;
+mod shards;
+mod slab;
+mod subscribe;
+mod timers;
+mod window;
+
+pub use effects::{Answer, CloseReason, Delivery, Effects, Native, Sent, Subscribed};
+pub use ids::{LinkId, SessionId, ShardId, Tag, Ticket};
+pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};
+pub use kernel::{Kernel, home};
+pub use ledger::{DropReason, Ledger};
+pub use limits::{GroupStrategy, Limits, Overflow};
+pub use publish::{Draft, Outcome, Published};
+pub use session::{Closing, OpenRefusal, OpenSession, Opened, Pressure, Will};
+pub use settle::{Settled, Settlement};
+pub use shards::ShardMessage;
+pub use subscribe::{LastValueWish, Wish};

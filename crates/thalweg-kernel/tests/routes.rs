@@ -43,7 +43,7 @@ impl Dice {
             }
         }
         match self.roll(4) {
-            0 => *levels.last_mut().unwrap() = "#",
+            0 => *levels.last_mut().expect("a text has a level") = "#",
             1 => levels.push("#"),
             _ => {}
         }
@@ -60,7 +60,7 @@ impl Model {
         let mut sinks: Vec<u64> = self
             .0
             .iter()
-            .filter(|(filter, _)| Filter::new(filter).unwrap().matches(address))
+            .filter(|(filter, _)| Filter::new(filter).expect("legal").matches(address))
             .flat_map(|(_, sinks)| sinks.iter().copied())
             .collect();
         sinks.sort_unstable();

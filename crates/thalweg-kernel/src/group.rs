@@ -1,0 +1,496 @@
+//! A group: several sessions share what one filter brings; each message goes to one of them.
+//!
+//! The group is a queue of its own. A message that no member can take waits in the group, not at a member, so a slow or
+//! dead member holds nothing back; what a member has not settled when its link ends returns to the group. Each shard
+//! keeps the group's local members and knows how many the other shards have; the shard that receives a publish picks a
+//! shard in proportion to members, and that shard picks the member.
+
+use crate::effects::Effects;
+use crate::ids::{SessionId, ShardId};
+use crate::ledger::DropReason;
+use crate::limits::GroupStrategy;
+use crate::route_cache::{Sink, SinkKind};
+use crate::session::{Entry, Held, NO_GROUP, Pressure, SubscriptionIds};
+use crate::shards::ShardMessage;
+use crate::subscribe::{PendingSubscribe, Wish};
+use crate::timers::TimerKind;
+use crate::window::SlotState;
+use crate::{Kernel, home};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_model::{Message, Reliability, Time};
+
+/// Members of one filter under one name. The same name on another filter is another group.
+pub(crate) struct Group {
+    pub(crate) key: Arc<str>,
+    pub(crate) filter: Box<str>,
+    pub(crate) members: Vec<Member>,
+    /// What other shards have: (shard, online, all).
+    peers: Vec<(ShardId, u32, u32)>,
+    cursor: usize,
+    peer_cursor: u64,
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) waiting_bytes: usize,
+}
+
+/// A member's terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) session: SessionId,
+    pub(crate) reliability: Reliability,
+    pub(crate) id: u32,
+}
+
+/// A message nobody could take yet.
+pub(crate) struct Waiting {
+    pub(crate) message: Message,
+    redelivered: bool,
+}
+
+/// The name by which a group is known on every shard.
+pub(crate) fn group_key(name: &str, filter: &str) -> Arc<str> {
+    // A group's name holds no '/', so this is unambiguous.
+    format!("{name}/{filter}").into()
+}
+
+impl Kernel {
+    pub(crate) fn find_group(&self, name: &str, filter: &str) -> Option<u32> {
+        self.group_by_key.get(&*group_key(name, filter)).copied()
+    }
+
+    fn group_for(&mut self, key: &Arc<str>, filter: &str) -> u32 {
+        if let Some(&index) = self.group_by_key.get(key) {
+            return index;
+        }
+        let group = Group {
+            key: key.clone(),
+            filter: filter.into(),
+            members: Vec::new(),
+            peers: Vec::new(),
+            cursor: 0,
+            peer_cursor: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        };
+        let index = match self.groups.iter().position(Option::is_none) {
+            Some(free) => {
+                self.groups[free] = Some(group);
+                free as u32
+            }
+            None => {
+                self.groups.push(Some(group));
+                self.groups.len() as u32 - 1
+            }
+        };
+        self.group_by_key.insert(key.clone(), index);
+        let reliability = Reliability::ExactlyOnce;
+        self.routes.insert(filter, Sink { target: index, id: 0, kind: SinkKind::Group, reliability, flags: 0 });
+        index
+    }
+
+    fn group_mut(&mut self, index: u32) -> Option<&mut Group> {
+        self.groups.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Whether the membership is new; `None` if the session holds too many subscriptions.
+    #[allow(clippy::too_many_arguments)] // The same shape as `subscribe_alone`, plus the name.
+    pub(crate) fn join_group<E: Effects>(
+        &mut self,
+        id: SessionId,
+        name: &str,
+        wish: &Wish<'_>,
+        reliability: Reliability,
+        question: u32,
+        pending: &mut PendingSubscribe,
+        fx: &mut E,
+    ) -> Option<bool> {
+        let limit = self.limits.subscriptions_max;
+        let known = self.find_group(name, wish.filter);
+        let member = Member { session: id, reliability, id: wish.id };
+        if let Some(group) = known.and_then(|index| self.group_mut(index))
+            && let Some(old) = group.members.iter_mut().find(|old| old.session == id)
+        {
+            *old = member;
+            return Some(false);
+        }
+        if self.sessions.get(id)?.subscriptions.len() >= limit {
+            return None;
+        }
+        let index = self.group_for(&group_key(name, wish.filter), wish.filter);
+        self.group_mut(index)?.members.push(member);
+        let session = self.sessions.get_mut(id)?;
+        session.subscriptions.push(Held { filter: wish.filter.into(), group: index });
+        session.groups.push(index);
+        pending.answers_missing += self.tell_membership(index, question, fx);
+        Some(true)
+    }
+
+    pub(crate) fn leave_group<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.groups.retain(|group| *group != index);
+        }
+        if let Some(group) = self.group_mut(index) {
+            group.members.retain(|member| member.session != id);
+            group.cursor = 0;
+        }
+        self.tell_membership(index, 0, fx);
+        self.hand_over_waiting(index, now, fx);
+        self.forget_group_if_empty(index);
+    }
+
+    fn forget_group_if_empty(&mut self, index: u32) {
+        let Some(group) = self.group_mut(index) else { return };
+        if !group.members.is_empty() || !group.peers.is_empty() {
+            return;
+        }
+        let (key, filter) = (group.key.clone(), group.filter.clone());
+        let (count, bytes) = (group.waiting.len(), group.waiting_bytes);
+        self.ledger.drop_many(DropReason::GroupEnded, count);
+        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
+        self.group_by_key.remove(&key);
+        self.groups[index as usize] = None;
+    }
+
+    fn online_members(&self, group: &Group) -> u32 {
+        let online = |member: &&Member| self.sessions.get(member.session).is_some_and(|s| s.link.is_some());
+        group.members.iter().filter(online).count() as u32
+    }
+
+    /// Tells the other shards how many members this one has; how many of them will answer.
+    fn tell_membership<E: Effects>(&mut self, index: u32, question: u32, fx: &mut E) -> usize {
+        if self.shards == 1 {
+            return 0;
+        }
+        let Some(Some(group)) = self.groups.get(index as usize) else { return 0 };
+        let (online, all) = (self.online_members(group), group.members.len() as u32);
+        let (key, filter) = (group.key.clone(), group.filter.clone());
+        self.tell_shards(fx, |_| ShardMessage::Membership {
+            key: key.clone(),
+            filter: filter.clone(),
+            online,
+            all,
+            question,
+        })
+    }
+
+    /// Another shard's members have changed.
+    pub(crate) fn on_membership<E: Effects>(
+        &mut self,
+        from: ShardId,
+        key: &Arc<str>,
+        filter: &str,
+        (online, all): (u32, u32),
+        now: Time,
+        fx: &mut E,
+    ) {
+        let index = self.group_for(key, filter);
+        if let Some(group) = self.group_mut(index) {
+            group.peers.retain(|peer| peer.0 != from);
+            if all > 0 {
+                group.peers.push((from, online, all));
+                group.peers.sort_unstable();
+            }
+        }
+        self.hand_over_waiting(index, now, fx);
+        self.forget_group_if_empty(index);
+    }
+
+    /// A session of this shard went online or offline.
+    pub(crate) fn groups_member_changed<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let groups = match self.sessions.get(id) {
+            Some(session) if !session.groups.is_empty() => session.groups.clone(),
+            _ => return,
+        };
+        for index in groups {
+            self.tell_membership(index, 0, fx);
+            self.hand_over_waiting(index, now, fx);
+        }
+    }
+
+    /// One message for one member, wherever it is.
+    pub(crate) fn publish_to_group<E: Effects>(
+        &mut self,
+        index: u32,
+        publisher: Option<SessionId>,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) {
+        match self.choose_shard(index) {
+            Some(shard) if shard != self.shard => {
+                let Some(Some(group)) = self.groups.get(index as usize) else { return };
+                self.ledger.forwarded += 1;
+                fx.send(shard, ShardMessage::PublishToGroup { key: group.key.clone(), message: message.clone() });
+            }
+            _ => {
+                let publisher = publisher.map_or(message.publisher(), |id| u64::from(id.0));
+                self.offer(index, Waiting { message: message.clone(), redelivered: false }, publisher, now, fx);
+            }
+        }
+    }
+
+    /// In proportion to online members; to all members if none is online.
+    fn choose_shard(&mut self, index: u32) -> Option<ShardId> {
+        let own = self.shard;
+        let group = self.groups.get(index as usize)?.as_ref()?;
+        if group.peers.is_empty() {
+            return Some(own);
+        }
+        let online_here = self.online_members(group);
+        let online: u32 = online_here + group.peers.iter().map(|peer| peer.1).sum::<u32>();
+        let all_here = group.members.len() as u32;
+        let weight = |peer: &(ShardId, u32, u32)| if online > 0 { peer.1 } else { peer.2 };
+        let here = if online > 0 { online_here } else { all_here };
+        let total = u64::from(here + group.peers.iter().map(weight).sum::<u32>());
+        if total == 0 {
+            return Some(own);
+        }
+        let mut turn = group.peer_cursor % total;
+        let mut chosen = own;
+        if turn >= u64::from(here) {
+            turn -= u64::from(here);
+            for peer in &group.peers {
+                if turn < u64::from(weight(peer)) {
+                    chosen = peer.0;
+                    break;
+                }
+                turn -= u64::from(weight(peer));
+            }
+        }
+        self.group_mut(index)?.peer_cursor += 1;
+        Some(chosen)
+    }
+
+    /// Another shard chose this one.
+    pub(crate) fn on_publish_to_group<E: Effects>(&mut self, key: &str, message: Message, now: Time, fx: &mut E) {
+        match self.group_by_key.get(key).copied() {
+            Some(index) => {
+                let publisher = message.publisher();
+                self.offer(index, Waiting { message, redelivered: false }, publisher, now, fx);
+            }
+            None => {
+                // The last member left while the message was on its way.
+                self.ledger.routed += 1;
+                self.ledger.drop(DropReason::GroupEnded);
+            }
+        }
+    }
+
+    /// Gives a message to a member, or lets it wait in the group.
+    fn offer<E: Effects>(&mut self, index: u32, waiting: Waiting, publisher: u64, now: Time, fx: &mut E) {
+        self.ledger.routed += 1;
+        let Some(waiting) = self.give(index, waiting, publisher, now, fx) else { return };
+        let (messages_max, bytes_max) = (self.limits.group_messages_max, self.limits.group_bytes_max);
+        let pressed = self.pressure >= Pressure::DropWaiting;
+        let Some(group) = self.group_mut(index) else { return self.ledger.drop(DropReason::GroupEnded) };
+        let bytes = waiting.message.bytes();
+        if waiting.message.reliability() == Reliability::AtMostOnce {
+            self.ledger.drop(DropReason::NoMember);
+        } else if pressed {
+            self.ledger.drop(DropReason::Memory);
+        } else if group.waiting.len() >= messages_max || group.waiting_bytes + bytes > bytes_max {
+            self.ledger.drop(DropReason::QueueFull);
+        } else {
+            group.waiting_bytes += bytes;
+            group.waiting.push_back(waiting);
+            self.bytes_held += bytes;
+        }
+    }
+
+    /// Hands a message to a member that can take it now; gives it back if there is none.
+    fn give<E: Effects>(
+        &mut self,
+        index: u32,
+        waiting: Waiting,
+        publisher: u64,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Waiting> {
+        let Some(member) = self.choose_member(index, &waiting.message, publisher) else { return Some(waiting) };
+        let reliability = member.reliability.min(waiting.message.reliability());
+        let entry = Entry {
+            message: waiting.message,
+            subscription_ids: if member.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(member.id) },
+            group: index,
+            reliability,
+            retain: false,
+            redelivered: waiting.redelivered,
+        };
+        self.send_entry(member.session, entry, now, fx);
+        None
+    }
+
+    fn choose_member(&mut self, index: u32, message: &Message, publisher: u64) -> Option<Member> {
+        let strategy = self.limits.group_strategy;
+        let random = self.random();
+        let group = self.groups.get(index as usize)?.as_ref()?;
+        let count = group.members.len();
+        let can_take = |at: usize| -> bool {
+            let member = &group.members[at % count];
+            let Some(session) = self.sessions.get(member.session) else { return false };
+            if !session.access.allows(crate::access::Permission::Receive, message.address()) {
+                return false;
+            }
+            match member.reliability.min(message.reliability()) {
+                Reliability::AtMostOnce => session.link.is_some() && !session.congested,
+                _ => session.can_take(),
+            }
+        };
+        if count == 0 {
+            return None;
+        }
+        let first = match strategy {
+            GroupStrategy::RoundRobin | GroupStrategy::Sticky | GroupStrategy::LeastOutstanding => group.cursor,
+            GroupStrategy::Random => random as usize % count,
+            GroupStrategy::HashPublisher => spread(publisher) as usize % count,
+            GroupStrategy::HashAddress => home(message.address(), u16::MAX).0 as usize % count,
+        };
+        let chosen = match strategy {
+            GroupStrategy::LeastOutstanding => (first..first + count)
+                .filter(|at| can_take(*at))
+                .min_by_key(|at| self.sessions.get(group.members[at % count].session).map(|s| s.window.len())),
+            _ => (first..first + count).find(|at| can_take(*at)),
+        }? % count;
+        let member = group.members[chosen];
+        let next = if strategy == GroupStrategy::Sticky { chosen } else { (chosen + 1) % count };
+        self.group_mut(index)?.cursor = next;
+        Some(member)
+    }
+
+    /// Gives what waits in a session's groups to whoever can take it.
+    pub(crate) fn pump_groups<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let mut at = 0;
+        while let Some(index) = self.sessions.get(id).and_then(|session| session.groups.get(at).copied()) {
+            self.hand_over_waiting(index, now, fx);
+            at += 1;
+        }
+    }
+
+    fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        loop {
+            let Some(group) = self.group_mut(index) else { return };
+            let Some(waiting) = group.waiting.pop_front() else { return };
+            let bytes = waiting.message.bytes();
+            group.waiting_bytes -= bytes;
+            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            if waiting.message.expires() <= now {
+                self.ledger.expired += 1;
+                continue;
+            }
+            let publisher = waiting.message.publisher();
+            if let Some(waiting) = self.give(index, waiting, publisher, now, fx) {
+                if let Some(group) = self.group_mut(index) {
+                    group.waiting_bytes += bytes;
+                    group.waiting.push_front(waiting);
+                    self.bytes_held += bytes;
+                }
+                self.hand_to_other_shard(index, fx);
+                return;
+            }
+        }
+    }
+
+    /// Nobody here is online, but somebody elsewhere is: the waiting messages go there.
+    fn hand_to_other_shard<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        if group.peers.is_empty() || self.online_members(group) > 0 {
+            return;
+        }
+        let Some(&(shard, ..)) = group.peers.iter().find(|peer| peer.1 > 0) else { return };
+        let Some(group) = self.group_mut(index) else { return };
+        let (key, waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
+        group.waiting_bytes = 0;
+        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        for waiting in waiting {
+            // The other shard routes and books it anew.
+            self.ledger.routed -= 1;
+            self.ledger.forwarded += 1;
+            fx.send(shard, ShardMessage::PublishToGroup { key: key.clone(), message: waiting.message });
+        }
+    }
+
+    /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
+    /// copies stay with the member, which may have begun to process them.
+    pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.groups.is_empty() {
+            return;
+        }
+        let is_movable = |entry: &Entry| entry.group != NO_GROUP && entry.reliability == Reliability::AtLeastOnce;
+        let tags: Vec<u16> = session
+            .window
+            .iter_mut()
+            .filter(|(_, slot)| matches!(&slot.state, SlotState::ExpectSettle(entry) if is_movable(entry)))
+            .map(|(tag, _)| tag)
+            .collect();
+        let mut entries = Vec::with_capacity(tags.len());
+        for tag in tags {
+            let Some(slot) = session.window.remove(tag) else { continue };
+            if let SlotState::ExpectSettle(mut entry) = slot.state {
+                entry.redelivered = true;
+                session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                entries.push(entry);
+            }
+        }
+        self.return_to_groups(entries, now, fx);
+    }
+
+    /// Puts copies back at the head of their groups' queues and offers them to other members.
+    pub(crate) fn return_to_groups<E: Effects>(&mut self, entries: Vec<Entry>, now: Time, fx: &mut E) {
+        let mut touched: Vec<u32> = Vec::new();
+        for entry in entries.into_iter().rev() {
+            let bytes = entry.message.bytes();
+            match self.group_mut(entry.group) {
+                Some(group) => {
+                    group.waiting_bytes += bytes;
+                    group.waiting.push_front(Waiting { message: entry.message, redelivered: entry.redelivered });
+                    self.bytes_held += bytes;
+                    if !touched.contains(&entry.group) {
+                        touched.push(entry.group);
+                    }
+                }
+                None => self.ledger.drop(DropReason::GroupEnded),
+            }
+        }
+        for index in touched {
+            self.hand_over_waiting(index, now, fx);
+        }
+    }
+
+    /// The time limit of a member's group copies: overdue ones go to other members if one can take them.
+    pub(crate) fn on_group_settle_timeout<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let limit = self.limits.group_settle_timeout;
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.group_timer = false;
+        let mut overdue = Vec::new();
+        let mut next_due = Time::NEVER;
+        for (_, slot) in session.window.iter_mut() {
+            let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
+            if entry.group == NO_GROUP || entry.reliability != Reliability::AtLeastOnce {
+                continue;
+            }
+            if slot.sent_at + limit > now {
+                next_due = next_due.min(slot.sent_at + limit);
+                continue;
+            }
+            if let SlotState::ExpectSettle(mut entry) = std::mem::replace(&mut slot.state, SlotState::Moved) {
+                entry.redelivered = true;
+                session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                overdue.push(entry);
+            }
+        }
+        if next_due != Time::NEVER {
+            session.group_timer = true;
+            self.timers.set(next_due, id, TimerKind::GroupSettle);
+        }
+        self.return_to_groups(overdue, now, fx);
+    }
+}
+
+/// Spreads consecutive numbers.
+fn spread(number: u64) -> u64 {
+    (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
+}

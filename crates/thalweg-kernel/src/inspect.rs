@@ -1,0 +1,262 @@
+//! Looking in: what operators ask. Answers are copies; none of these change anything.
+
+use crate::Kernel;
+use crate::access::Permission;
+use crate::group::Group;
+use crate::ids::{LinkId, SessionId};
+use crate::route_cache::{Sink, SinkKind};
+use crate::session::{NO_GROUP, Session};
+use std::sync::Arc;
+use thalweg_model::{Filter, Message, Reliability, Span, Time};
+
+/// A session, as operators see it.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// The name it is found by.
+    pub client: Arc<str>,
+    /// The authenticated user.
+    pub user: Option<Arc<str>>,
+    /// Its link, if it has one now.
+    pub link: Option<LinkId>,
+    /// The peer's protocol and version.
+    pub dialect: &'static str,
+    /// How long it outlives its link.
+    pub expiry: Span,
+    /// When it was opened, resumed or left.
+    pub since: Time,
+    /// How many subscriptions it has.
+    pub subscriptions: usize,
+    /// Copies that wait for it.
+    pub waiting: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+    /// Copies sent and not settled.
+    pub in_flight: u32,
+    /// How many of those it allows.
+    pub in_flight_max: u16,
+    /// Its link's output is above the high-water mark.
+    pub congested: bool,
+    /// Messages it published.
+    pub received: u64,
+    /// Copies it was given.
+    pub delivered: u64,
+    /// Copies that were dropped instead.
+    pub dropped: u64,
+}
+
+/// A subscription, as operators see it.
+#[derive(Clone, Debug)]
+pub struct SubscriptionView {
+    /// Whose.
+    pub client: Arc<str>,
+    /// The canonical filter.
+    pub filter: Box<str>,
+    /// The group it is shared with.
+    pub group: Option<Box<str>>,
+    /// The most reliable it is granted.
+    pub reliability: Reliability,
+    /// Its identifier, 0 for none.
+    pub id: u32,
+}
+
+/// A group, as operators see it.
+#[derive(Clone, Debug)]
+pub struct GroupView {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its filter.
+    pub filter: Box<str>,
+    /// Members on this shard.
+    pub members: usize,
+    /// Messages that wait for any member.
+    pub waiting: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+}
+
+/// What a publish to some address would do; see [`Kernel::explain`].
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// One line per receiver on this shard: client, what would happen.
+    pub receivers: Vec<(Arc<str>, String)>,
+    /// One line per group: name and filter, what would happen.
+    pub groups: Vec<(Arc<str>, String)>,
+    /// Other shards that have receivers.
+    pub shards: Vec<u16>,
+    /// Whether a last value is kept on this shard.
+    pub has_last_value: bool,
+}
+
+/// Totals of a kernel at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Sessions with a link.
+    pub sessions_online: usize,
+    /// All sessions.
+    pub sessions: usize,
+    /// All subscriptions of this shard's sessions.
+    pub subscriptions: usize,
+    /// Last values.
+    pub retained: usize,
+    /// Bytes of last values.
+    pub retained_bytes: usize,
+    /// Copies that wait in sessions and groups.
+    pub waiting: usize,
+    /// Copies sent and not settled.
+    pub in_flight: usize,
+    /// Bytes of copies that wait or are in flight.
+    pub queued_bytes: usize,
+    /// Groups.
+    pub groups: usize,
+}
+
+impl Kernel {
+    /// Shows `f` every session of this shard.
+    pub fn for_each_session(&self, mut f: impl FnMut(SessionView)) {
+        for (_, session) in self.sessions.iter() {
+            f(session.view());
+        }
+    }
+
+    /// One session by its client's name.
+    pub fn session_view(&self, client: &str) -> Option<SessionView> {
+        self.by_client.get(client).and_then(|id| self.sessions.get(*id)).map(Session::view)
+    }
+
+    /// The session of that number, if it still exists: its client's name.
+    pub fn client_of(&self, id: SessionId) -> Option<&Arc<str>> {
+        self.sessions.get(id).map(|session| &session.client)
+    }
+
+    /// Shows `f` every subscription of this shard's sessions, or of one of them.
+    pub fn for_each_subscription(&self, client: Option<&str>, mut f: impl FnMut(SubscriptionView)) {
+        for (id, session) in self.sessions.iter().filter(|(_, s)| client.is_none_or(|client| *s.client == *client)) {
+            for held in &session.subscriptions {
+                let (group, reliability, number) = if held.group == NO_GROUP {
+                    let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
+                    let sink = self.routes.sinks(&held.filter).iter().find(is);
+                    (None, sink.map(|sink| sink.reliability), sink.map_or(0, |sink| sink.id))
+                } else {
+                    let group = self.groups.get(held.group as usize).and_then(Option::as_ref);
+                    let member = group.and_then(|group| group.members.iter().find(|m| m.session == id));
+                    (group.map(Group::name), member.map(|m| m.reliability), member.map_or(0, |m| m.id))
+                };
+                f(SubscriptionView {
+                    client: session.client.clone(),
+                    filter: held.filter.clone(),
+                    group,
+                    reliability: reliability.unwrap_or_default(),
+                    id: number,
+                });
+            }
+        }
+    }
+
+    /// Shows `f` every group this shard knows.
+    pub fn for_each_group(&self, mut f: impl FnMut(GroupView)) {
+        for group in self.groups.iter().flatten() {
+            f(GroupView {
+                name: group.name(),
+                filter: group.filter.clone(),
+                members: group.members.len(),
+                waiting: group.waiting.len(),
+                waiting_bytes: group.waiting_bytes,
+            });
+        }
+    }
+
+    /// Up to `max` last values of this shard that match.
+    pub fn last_values_matching(&self, filter: &Filter, max: usize, now: Time) -> Vec<Message> {
+        let mut cursor = crate::last_value::ScanCursor::default();
+        let mut found = std::collections::VecDeque::new();
+        while found.len() < max && !self.look(filter.as_str(), &mut cursor, now, &mut found) {
+            if found.len() >= max {
+                break;
+            }
+        }
+        found.truncate(max);
+        found.into()
+    }
+
+    /// What a publish would do, without doing it.
+    pub fn explain(&mut self, address: &str, publisher: Option<&str>) -> Explained {
+        let route = self.route(address);
+        let says = |session: &Session| match (session.link, session.congested, session.has_credit()) {
+            (None, ..) => "offline: at-most-once copies are dropped, others wait in its queue",
+            (_, true, _) => "its output is congested: at-most-once copies may be dropped, others wait",
+            (_, _, false) => "its window is full: copies that must be settled wait",
+            _ => "delivered at once",
+        };
+        let receivers = route.receivers.iter().filter_map(|receiver| {
+            let session = self.sessions.get(receiver.session)?;
+            Some((session.client.clone(), format!("{} ({:?})", says(session), receiver.reliability)))
+        });
+        let groups = route.groups.iter().filter_map(|index| {
+            let group = self.groups.get(*index as usize)?.as_ref()?;
+            Some((group.key.clone(), format!("{} members here, {} waiting", group.members.len(), group.waiting.len())))
+        });
+        let mut explained = Explained {
+            receivers: receivers.collect(),
+            groups: groups.collect(),
+            shards: route.shards.clone(),
+            has_last_value: self.last_values.get(address, Time::ZERO).is_some(),
+        };
+        if let Some(session) = publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id))
+            && !session.access.allows(Permission::Publish, address)
+        {
+            explained.receivers = vec![(session.client.clone(), "the publisher may not publish there".into())];
+            explained.groups.clear();
+        }
+        explained
+    }
+
+    /// Totals right now.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            sessions_online: self.online,
+            sessions: self.sessions.len(),
+            retained: self.last_values.count(),
+            retained_bytes: self.last_values.bytes(),
+            queued_bytes: self.bytes_held,
+            ..Totals::default()
+        };
+        for (_, session) in self.sessions.iter() {
+            totals.subscriptions += session.subscriptions.len();
+            totals.waiting += session.waiting.len();
+            totals.in_flight += session.window.len() as usize;
+        }
+        for group in self.groups.iter().flatten() {
+            totals.groups += 1;
+            totals.waiting += group.waiting.len();
+        }
+        totals
+    }
+}
+
+impl Group {
+    fn name(&self) -> Box<str> {
+        self.key.split('/').next().unwrap_or("").into()
+    }
+}
+
+impl Session {
+    fn view(&self) -> SessionView {
+        SessionView {
+            client: self.client.clone(),
+            user: self.user.clone(),
+            link: self.link,
+            dialect: self.dialect,
+            expiry: self.expiry,
+            since: self.since,
+            subscriptions: self.subscriptions.len(),
+            waiting: self.waiting.len(),
+            waiting_bytes: self.waiting_bytes,
+            in_flight: self.window.len(),
+            in_flight_max: self.in_flight_max,
+            congested: self.congested,
+            received: self.received,
+            delivered: self.delivered,
+            dropped: self.dropped,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The kernel itself: what it holds, and how it is made.
+
+use crate::group::Group;
+use crate::ids::{SessionId, ShardId};
+use crate::last_value::{self, LastValues};
+use crate::ledger::Ledger;
+use crate::limits::Limits;
+use crate::rate::TokenBucket;
+use crate::route_cache::{RouteCache, Sink};
+use crate::routes::RouteTable;
+use crate::session::{Meters, Pressure, Session};
+use crate::slab::Slab;
+use crate::subscribe::PendingSubscribe;
+use crate::timers::Timers;
+use hashbrown::HashMap;
+use std::sync::Arc;
+use thalweg_model::Time;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// One shard's brain. Not shared between threads: others talk to it with [`ShardMessage`](crate::ShardMessage)s.
+///
+/// Every command takes the time and something that carries out [`Effects`](crate::Effects).
+pub struct Kernel {
+    pub(crate) limits: Limits,
+    pub(crate) shard: ShardId,
+    pub(crate) shards: u16,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) by_client: Map<Arc<str>, SessionId>,
+    pub(crate) online: usize,
+    pub(crate) uid_next: u64,
+    pub(crate) routes: RouteTable<Sink>,
+    pub(crate) cache: RouteCache,
+    /// Rises when somebody's right to receive changes; remembered routes of an older epoch are worked out anew.
+    pub(crate) access_epoch: u64,
+    pub(crate) groups: Vec<Option<Group>>,
+    pub(crate) group_by_key: Map<Arc<str>, u32>,
+    pub(crate) last_values: LastValues,
+    pub(crate) pending: Map<u32, PendingSubscribe>,
+    pub(crate) question_last: u32,
+    pub(crate) timers: Timers,
+    pub(crate) sweep_at: Time,
+    pub(crate) sweep_next: u32,
+    pub(crate) backlog: Vec<SessionId>,
+    pub(crate) bytes_held: usize,
+    pub(crate) pressure: Pressure,
+    pub(crate) ledger: Ledger,
+    random: u64,
+}
+
+impl Kernel {
+    /// A kernel for shard `shard` of `shards`. `seed` keys hash tables and random choices; peers should not know it.
+    pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
+        assert!(shard.0 < shards, "a shard's number is below the number of shards");
+        let last_values = LastValues::new(last_value_limits(&limits));
+        Kernel {
+            limits,
+            shard,
+            shards,
+            sessions: Slab::default(),
+            by_client: Map::default(),
+            online: 0,
+            uid_next: u64::from(shard.0) << 48,
+            routes: RouteTable::new(seed),
+            cache: RouteCache::default(),
+            access_epoch: 0,
+            groups: Vec::new(),
+            group_by_key: Map::default(),
+            last_values,
+            pending: Map::default(),
+            question_last: 0,
+            timers: Timers::default(),
+            sweep_at: Time::ZERO,
+            sweep_next: 0,
+            backlog: Vec::new(),
+            bytes_held: 0,
+            pressure: Pressure::None,
+            ledger: Ledger::default(),
+            random: seed | 1,
+        }
+    }
+
+    /// Replaces the limits; sessions and queues that exceed new ones keep what they have.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.last_values.set_limits(last_value_limits(&limits));
+        self.limits = limits;
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How short memory is; whoever sums up all shards decides.
+    pub fn set_pressure(&mut self, pressure: Pressure) {
+        self.pressure = pressure;
+    }
+
+    /// The books.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Bytes of messages that wait, are in flight or are last values.
+    pub fn bytes_held(&self) -> usize {
+        self.bytes_held + self.last_values.bytes()
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
+        // xorshift64: spreads choices, keeps no secrets.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+impl Limits {
+    pub(crate) fn meters(&self, now: Time) -> Option<Box<Meters>> {
+        let bucket = |rate: u64| (rate > 0).then(|| TokenBucket::new(rate, rate, now));
+        let meters = Meters { messages: bucket(self.publish_rate), bytes: bucket(self.publish_bytes_rate) };
+        (meters.messages.is_some() || meters.bytes.is_some()).then(|| Box::new(meters))
+    }
+}
+
+impl Meters {
+    /// Books a publish; when it exceeds a rate, when the publisher may go on.
+    pub(crate) fn pause(&mut self, bytes: u64, now: Time) -> Option<Time> {
+        let mut wait = None;
+        for (bucket, cost) in [(&mut self.messages, 1), (&mut self.bytes, bytes)] {
+            if let Some(bucket) = bucket
+                && let Err(span) = bucket.take(cost, now)
+            {
+                wait = wait.max(Some(now + span));
+            }
+        }
+        wait
+    }
+}
+
+/// The home shard of an address's last value, or of anything else that is named by text. The same on every shard and
+/// in every run.
+pub fn home(text: &str, shards: u16) -> ShardId {
+    if shards <= 1 {
+        return ShardId(0);
+    }
+    let hash = text.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    ShardId(((hash ^ hash >> 29) % u64::from(shards)) as u16)
+}
+
+fn last_value_limits(limits: &Limits) -> last_value::Limits {
+    last_value::Limits { count_max: limits.retained_messages_max, bytes_max: limits.retained_bytes_max }
+}

@@ -1,0 +1,112 @@
+//! Every bound of the kernel, in one place. The server fills it in from the configuration.
+
+use thalweg_model::{Reliability, Span};
+
+/// What happens when a bounded queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// The newcomer is dropped.
+    DropNewest,
+    /// The oldest waiting message is dropped.
+    DropOldest,
+    /// The receiver's link is ended; its queue stays.
+    Disconnect,
+}
+
+/// How a group chooses a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupStrategy {
+    /// Each member in turn.
+    RoundRobin,
+    /// Whichever has the fewest unsettled deliveries.
+    LeastOutstanding,
+    /// The same member until it cannot take more.
+    Sticky,
+    /// A member drawn by a seeded generator.
+    Random,
+    /// By publisher: one publisher's messages go to one member while membership stays.
+    HashPublisher,
+    /// By address: one address's messages go to one member while membership stays.
+    HashAddress,
+}
+
+/// The kernel's limits and choices. All byte limits count [`thalweg_model::Message::bytes`].
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Messages that may wait for one session (not counting those in flight).
+    pub queue_messages_max: usize,
+    /// Bytes that may wait for one session.
+    pub queue_bytes_max: usize,
+    /// What happens beyond either.
+    pub overflow: Overflow,
+    /// Whether at-most-once messages wait for an offline session too.
+    pub queue_at_most_once_offline: bool,
+    /// Unsettled deliveries towards a receiver that names no limit of its own.
+    pub in_flight_max: u16,
+    /// Subscriptions of one session.
+    pub subscriptions_max: usize,
+    /// Levels of an address or filter.
+    pub levels_max: usize,
+    /// The longest life of a session without a link.
+    pub session_expiry_max: Span,
+    /// Sessions on this shard, with or without a link.
+    pub sessions_max: usize,
+    /// Publishes per second and session; 0 is no limit.
+    pub publish_rate: u64,
+    /// Published bytes per second and session; 0 is no limit.
+    pub publish_bytes_rate: u64,
+    /// Whether last values are kept at all.
+    pub retain_enabled: bool,
+    /// Last values on this shard.
+    pub retained_messages_max: usize,
+    /// Bytes of last values on this shard.
+    pub retained_bytes_max: usize,
+    /// The longest life of a last value.
+    pub retained_expiry_max: Span,
+    /// Messages that may wait in one group.
+    pub group_messages_max: usize,
+    /// Bytes that may wait in one group.
+    pub group_bytes_max: usize,
+    /// How a group chooses.
+    pub group_strategy: GroupStrategy,
+    /// A member that has not settled a group's delivery for this long loses it to the others.
+    pub group_settle_timeout: Span,
+    /// Whether `Subscribe` may name a group.
+    pub groups_enabled: bool,
+    /// Whether filters may hold wildcards.
+    pub wildcards_enabled: bool,
+    /// The highest reliability granted to anybody.
+    pub reliability_max: Reliability,
+    /// Addresses whose routes are remembered; twice as many at the most.
+    pub route_cache_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            queue_messages_max: 100_000,
+            queue_bytes_max: 64 << 20,
+            overflow: Overflow::DropNewest,
+            queue_at_most_once_offline: false,
+            in_flight_max: 1024,
+            subscriptions_max: 10_000,
+            levels_max: 128,
+            session_expiry_max: Span::FOREVER,
+            sessions_max: 10_000_000,
+            publish_rate: 0,
+            publish_bytes_rate: 0,
+            retain_enabled: true,
+            retained_messages_max: 1_000_000,
+            retained_bytes_max: 256 << 20,
+            retained_expiry_max: Span::FOREVER,
+            group_messages_max: 100_000,
+            group_bytes_max: 64 << 20,
+            group_strategy: GroupStrategy::RoundRobin,
+            group_settle_timeout: Span::from_secs(30),
+            groups_enabled: true,
+            wildcards_enabled: true,
+            reliability_max: Reliability::ExactlyOnce,
+            route_cache_max: 65_536,
+        }
+    }
+}

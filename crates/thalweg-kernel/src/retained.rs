@@ -1,0 +1,253 @@
+//! Last values: kept by the shard that is their address's home, brought to whoever subscribes.
+//!
+//! Each address has one home shard, so that two publishers on two shards agree on which value is the last. A scan asks
+//! the shards one after the other and goes on only while the subscriber has credit: `#` over millions of values neither
+//! truncates nor floods.
+
+use crate::effects::{Delivery, Effects};
+use crate::ids::{SessionId, ShardId};
+use crate::last_value::ScanCursor;
+use crate::publish::Draft;
+use crate::session::{Entry, NO_GROUP, SubscriptionIds};
+use crate::shards::ShardMessage;
+use crate::{Kernel, home};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use thalweg_model::{Message, Reliability, RetainOp, Time};
+
+/// Values looked at in one go.
+const STEPS_MAX: usize = 512;
+/// Values taken out in one go.
+const TAKE_MAX: usize = 64;
+
+/// A subscriber's way through the last values that match its filter.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) filter: Box<str>,
+    pub(crate) reliability: Reliability,
+    pub(crate) id: u32,
+    /// Found and not yet sent.
+    ready: VecDeque<Message>,
+    /// The shards still to ask; the last one is being asked.
+    shards: Vec<ShardId>,
+    cursor: ScanCursor,
+    /// Another shard has been asked and has not answered.
+    asked: bool,
+    /// Tells this scan's answers from those of one that ended with its link.
+    serial: u32,
+}
+
+/// Where a scan stands after some work.
+enum Progress {
+    Done,
+    /// The subscriber cannot take more now.
+    Blocked,
+    /// Another shard will answer.
+    Asked,
+    /// There is more to do than fits into one turn.
+    Later,
+}
+
+impl Kernel {
+    /// Applies the retain operation of a publish. False if the value cannot be kept.
+    pub(crate) fn retain<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        if !self.limits.retain_enabled {
+            return false;
+        }
+        let message = self.keep(publisher, draft, kept, now);
+        let owner = home(draft.address, self.shards);
+        if owner != self.shard {
+            fx.send(owner, ShardMessage::Retain { message });
+            return true;
+        }
+        self.keep_last_value(message)
+    }
+
+    pub(crate) fn keep_last_value(&mut self, message: Message) -> bool {
+        match message.retain() {
+            RetainOp::None => true,
+            RetainOp::Clear => {
+                self.last_values.clear(message.address());
+                true
+            }
+            RetainOp::Set => {
+                let cap = message.ingress() + self.limits.retained_expiry_max;
+                let message = if message.expires() <= cap { message } else { expiring(&message, cap) };
+                self.last_values.set(message).is_ok()
+            }
+        }
+    }
+
+    pub(crate) fn scan_for(&mut self, filter: &str, reliability: Reliability, id: u32) -> Scan {
+        let wildcard = filter.bytes().any(|byte| byte == b'+' || byte == b'#');
+        let shards = if wildcard { (0..self.shards).map(ShardId).collect() } else { vec![home(filter, self.shards)] };
+        Scan {
+            filter: filter.into(),
+            reliability,
+            id,
+            ready: VecDeque::new(),
+            shards,
+            cursor: ScanCursor::default(),
+            asked: false,
+            serial: self.next_question(),
+        }
+    }
+
+    /// Goes on with a session's scans as far as it can take what they find.
+    pub(crate) fn run_scans<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let mut scans = std::mem::take(&mut session.scans);
+        while let Some(scan) = scans.first_mut() {
+            match self.run_scan(id, scan, now, fx) {
+                Progress::Done => {
+                    scans.remove(0);
+                }
+                Progress::Blocked | Progress::Asked => break,
+                Progress::Later => {
+                    self.backlog.push(id);
+                    break;
+                }
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            // Sending cannot subscribe, so nothing was added meanwhile.
+            session.scans = scans;
+        }
+    }
+
+    fn run_scan<E: Effects>(&mut self, id: SessionId, scan: &mut Scan, now: Time, fx: &mut E) -> Progress {
+        let mut budget = 4;
+        loop {
+            while let Some(message) = scan.ready.pop_front() {
+                if let Err(message) = self.send_last_value(id, message, scan.reliability, scan.id, now, fx) {
+                    scan.ready.push_front(message);
+                    return Progress::Blocked;
+                }
+            }
+            let Some(&shard) = scan.shards.last() else { return Progress::Done };
+            if shard != self.shard {
+                if !scan.asked {
+                    scan.asked = true;
+                    let (filter, cursor) = (scan.filter.clone(), scan.cursor.clone());
+                    fx.send(shard, ShardMessage::Scan { session: id, serial: scan.serial, filter, cursor });
+                }
+                return Progress::Asked;
+            }
+            if budget == 0 {
+                return Progress::Later;
+            }
+            budget -= 1;
+            if self.look(&scan.filter, &mut scan.cursor, now, &mut scan.ready) {
+                scan.shards.pop();
+                scan.cursor = ScanCursor::default();
+            }
+        }
+    }
+
+    /// Takes some matching values of this shard; true when there are no more.
+    pub(crate) fn look(
+        &self,
+        filter: &str,
+        cursor: &mut ScanCursor,
+        now: Time,
+        found: &mut VecDeque<Message>,
+    ) -> bool {
+        self.last_values.scan(filter, cursor, STEPS_MAX, now, |message| {
+            found.push_back(message.clone());
+            if found.len() >= TAKE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    /// Gives the message back if the session cannot take it now.
+    fn send_last_value<E: Effects>(
+        &mut self,
+        id: SessionId,
+        message: Message,
+        reliability: Reliability,
+        subscription: u32,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<(), Message> {
+        let Some(session) = self.sessions.get(id) else { return Ok(()) };
+        let Some(link) = session.link else { return Ok(()) };
+        if message.expires() <= now || !session.access.allows(crate::access::Permission::Receive, message.address()) {
+            return Ok(());
+        }
+        let reliability = reliability.min(message.reliability());
+        let ready = if reliability == Reliability::AtMostOnce { !session.congested } else { session.can_take() };
+        if !ready {
+            return Err(message);
+        }
+        self.ledger.routed += 1;
+        let subscription_ids =
+            if subscription == 0 { SubscriptionIds::None } else { SubscriptionIds::One(subscription) };
+        let entry =
+            Entry { message, subscription_ids, group: NO_GROUP, reliability, retain: true, redelivered: false };
+        if reliability == Reliability::AtMostOnce {
+            let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, now) });
+            if sent == crate::effects::Sent::Full {
+                self.ledger.routed -= 1;
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.congested = true;
+                }
+                return Err(entry.message);
+            }
+            self.book_at_most_once(id, sent, entry.message.payload().len());
+        } else {
+            self.send_entry(id, entry, now, fx);
+        }
+        Ok(())
+    }
+
+    /// Another shard's answer to a scan.
+    pub(crate) fn on_found<E: Effects>(
+        &mut self,
+        id: SessionId,
+        serial: u32,
+        messages: Vec<Message>,
+        cursor: Option<ScanCursor>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(scan) = session.scans.iter_mut().find(|scan| scan.serial == serial) else { return };
+        scan.asked = false;
+        scan.ready.extend(messages);
+        match cursor {
+            Some(cursor) => scan.cursor = cursor,
+            None => {
+                scan.shards.pop();
+                scan.cursor = ScanCursor::default();
+            }
+        }
+        self.run_scans(id, now, fx);
+    }
+
+    /// Books last values that could not be kept although another shard had accepted them.
+    pub(crate) fn on_retain(&mut self, message: Message) {
+        if !self.keep_last_value(message) {
+            self.ledger.retain_refused += 1;
+        }
+    }
+}
+
+fn expiring(message: &Message, at: Time) -> Message {
+    Message::new(
+        message.address(),
+        message.payload(),
+        message.reliability(),
+        message.retain(),
+        at,
+        message.ingress(),
+        message.publisher(),
+        message.properties().cloned().map(Box::new),
+    )
+}
+

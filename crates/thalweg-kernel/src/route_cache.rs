@@ -1,0 +1,159 @@
+//! What a publish to an address leads to, worked out once and remembered until something changes it.
+
+use crate::Kernel;
+use crate::access::Permission;
+use crate::ids::SessionId;
+use hashbrown::HashMap;
+use std::rc::Rc;
+use thalweg_model::Reliability;
+
+/// What sits at a filter of the route table. Small, because there are millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sink {
+    /// Session, group or shard, as `kind` says.
+    pub(crate) target: u32,
+    /// The subscription's identifier, 0 if it has none.
+    pub(crate) id: u32,
+    pub(crate) kind: SinkKind,
+    pub(crate) reliability: Reliability,
+    pub(crate) flags: u8,
+}
+
+/// What a sink's target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SinkKind {
+    /// A session on this shard.
+    Session,
+    /// A group; one of its members gets the copy.
+    Group,
+    /// Another shard has sessions that want it.
+    Shard,
+}
+
+/// The publisher's own messages are not wanted.
+pub(crate) const NO_LOCAL: u8 = 1;
+/// The receiver wants to see the publisher's retain flag.
+pub(crate) const RETAIN_AS_PUBLISHED: u8 = 2;
+
+/// Everything that wants an address. Shared and immutable.
+#[derive(Debug, Default)]
+pub(crate) struct Route {
+    /// The table's stamp when this was worked out.
+    pub(crate) stamp: u64,
+    /// The access rules' epoch then.
+    pub(crate) epoch: u64,
+    pub(crate) bucket: u16,
+    /// Receivers on this shard, each once.
+    pub(crate) receivers: Vec<Receiver>,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) shards: Vec<u16>,
+}
+
+/// A session that wants an address, through one subscription or several.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) session: SessionId,
+    pub(crate) reliability: Reliability,
+    pub(crate) flags: u8,
+    pub(crate) id: u32,
+    /// All of them, if it is more than one: they collapse into one delivery.
+    pub(crate) overlap: Option<Box<[Sink]>>,
+}
+
+impl Route {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.receivers.is_empty() && self.groups.is_empty() && self.shards.is_empty()
+    }
+}
+
+/// Two generations of routes: the old one is forgotten when the young one is full. Bounded, and what is in use stays.
+#[derive(Default)]
+pub(crate) struct RouteCache {
+    young: HashMap<Box<str>, Rc<Route>, foldhash::fast::RandomState>,
+    old: HashMap<Box<str>, Rc<Route>, foldhash::fast::RandomState>,
+}
+
+impl RouteCache {
+    fn get(&mut self, address: &str) -> Option<Rc<Route>> {
+        if let Some(route) = self.young.get(address) {
+            return Some(route.clone());
+        }
+        let (key, route) = self.old.remove_entry(address)?;
+        self.young.insert(key, route.clone());
+        Some(route)
+    }
+
+    fn insert(&mut self, address: &str, route: Rc<Route>, max: usize) {
+        if self.young.len() >= max {
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+        }
+        self.young.insert(address.into(), route);
+    }
+}
+
+impl Kernel {
+    /// Whether a remembered route still holds.
+    #[inline]
+    pub(crate) fn is_current(&self, route: &Route) -> bool {
+        route.stamp == self.routes.stamp_of(route.bucket) && route.epoch == self.access_epoch
+    }
+
+    /// The route of an address, remembered or worked out.
+    pub(crate) fn route(&mut self, address: &str) -> Rc<Route> {
+        if let Some(route) = self.cache.get(address)
+            && self.is_current(&route)
+        {
+            return route;
+        }
+        let route = Rc::new(self.work_out(address));
+        self.cache.insert(address, route.clone(), self.limits.route_cache_max);
+        route
+    }
+
+    fn work_out(&self, address: &str) -> Route {
+        let bucket = self.routes.bucket_of(address);
+        let mut route = Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
+        let mut sinks: Vec<Sink> = Vec::new();
+        self.routes.for_each_match(address, |sink| match sink.kind {
+            SinkKind::Session => sinks.push(*sink),
+            SinkKind::Group => {
+                if !route.groups.contains(&sink.target) {
+                    route.groups.push(sink.target);
+                }
+            }
+            SinkKind::Shard => {
+                let shard = sink.target as u16;
+                if !route.shards.contains(&shard) {
+                    route.shards.push(shard);
+                }
+            }
+        });
+        // Stable: a session's subscriptions stay in the order in which they matched.
+        sinks.sort_by_key(|sink| sink.target);
+        for same in sinks.chunk_by(|a, b| a.target == b.target) {
+            let session = SessionId(same[0].target);
+            let may = self.sessions.get(session).is_some_and(|s| s.access.allows(Permission::Receive, address));
+            if may {
+                route.receivers.push(Receiver::of(session, same));
+            }
+        }
+        route
+    }
+}
+
+impl Receiver {
+    fn of(session: SessionId, sinks: &[Sink]) -> Self {
+        let reliability = sinks.iter().map(|sink| sink.reliability).max().unwrap_or_default();
+        let flags = sinks.iter().fold(0, |flags, sink| flags | sink.flags);
+        let id = sinks.first().map_or(0, |sink| sink.id);
+        Receiver { session, reliability, flags, id, overlap: (sinks.len() > 1).then(|| sinks.into()) }
+    }
+
+    /// This receiver without the subscriptions that do not want the publisher's own messages; `None` if none is left.
+    pub(crate) fn without_no_local(&self) -> Option<Receiver> {
+        let sinks = self.overlap.as_deref()?;
+        let rest: Vec<Sink> = sinks.iter().copied().filter(|sink| sink.flags & NO_LOCAL == 0).collect();
+        (!rest.is_empty()).then(|| Receiver::of(self.session, &rest))
+    }
+}

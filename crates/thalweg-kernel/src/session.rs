@@ -1,0 +1,521 @@
+//! Who is here, and what waits for them.
+
+use crate::access::Access;
+use crate::effects::{CloseReason, Effects};
+use crate::ids::{LinkId, SessionId};
+use crate::ledger::DropReason;
+use crate::publish::Memo;
+use crate::rate::TokenBucket;
+use crate::retained::Scan;
+use crate::timers::TimerKind;
+use crate::window::{SlotState, Window};
+use crate::{Draft, Kernel};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
+
+/// No group: the copy came through a subscription of the session's own.
+pub(crate) const NO_GROUP: u32 = u32::MAX;
+
+/// A copy of a message, waiting or in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) message: Message,
+    pub(crate) subscription_ids: SubscriptionIds,
+    /// The group it came through, [`NO_GROUP`] if none.
+    pub(crate) group: u32,
+    pub(crate) reliability: Reliability,
+    pub(crate) retain: bool,
+    pub(crate) redelivered: bool,
+}
+
+impl Entry {
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        let message = Message::new("t", b"", Reliability::AtLeastOnce, RetainOp::None, Time::NEVER, Time::ZERO, 0, None);
+        Entry {
+            message,
+            subscription_ids: SubscriptionIds::None,
+            group: NO_GROUP,
+            reliability: Reliability::AtLeastOnce,
+            retain: false,
+            redelivered: false,
+        }
+    }
+}
+
+/// The identifiers of the subscriptions that matched. Nearly always none or one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SubscriptionIds {
+    None,
+    One(u32),
+    Many(Arc<[u32]>),
+}
+
+impl SubscriptionIds {
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        match self {
+            SubscriptionIds::None => &[],
+            SubscriptionIds::One(id) => std::slice::from_ref(id),
+            SubscriptionIds::Many(ids) => ids,
+        }
+    }
+}
+
+/// What a session leaves behind if its link is lost.
+#[derive(Clone, Debug)]
+pub struct Will {
+    /// Where it goes.
+    pub address: Box<str>,
+    /// Its payload.
+    pub payload: Box<[u8]>,
+    /// How surely.
+    pub reliability: Reliability,
+    /// Whether it becomes the last value.
+    pub retain: RetainOp,
+    /// How long after the loss it is published; the end of the session comes first if it is earlier.
+    pub delay: Span,
+    /// How long it is worth delivering once published.
+    pub expires_in: Option<Span>,
+    /// Its metadata.
+    pub properties: Option<Box<Properties>>,
+}
+
+/// What a front says when a peer opens a session.
+pub struct OpenSession<'a> {
+    /// The name under which the session is found again.
+    pub client: &'a str,
+    /// The link that opens it.
+    pub link: LinkId,
+    /// Whether what a former session of that name left is forgotten.
+    pub fresh: bool,
+    /// How long the session outlives its link.
+    pub expiry: Span,
+    /// Unsettled deliveries the receiver allows; `None` for our own limit.
+    pub in_flight_max: Option<u16>,
+    /// What to publish if the link is lost.
+    pub will: Option<Box<Will>>,
+    /// What it may do.
+    pub access: Access,
+    /// The authenticated user, if any.
+    pub user: Option<Arc<str>>,
+    /// How operators see the peer: protocol and version. Never decides anything.
+    pub dialect: &'static str,
+}
+
+/// What opening gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The session.
+    pub session: SessionId,
+    /// It existed before, and its state is still here.
+    pub resumed: bool,
+    /// How long it will outlive its link: what was asked, within our limit.
+    pub expiry: Span,
+}
+
+/// Why a session cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenRefusal {
+    /// As many sessions exist as may.
+    TooManySessions,
+    /// The process-wide memory budget is spent.
+    Overloaded,
+}
+
+/// How a link ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// The peer said good-bye; its will is forgotten.
+    Clean,
+    /// The peer said good-bye and asked for its will to be published.
+    CleanWithWill,
+    /// It went away without a word, or misbehaved.
+    Lost,
+}
+
+/// One subscription, as its session remembers it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) filter: Box<str>,
+    /// Index of the group, or [`NO_GROUP`].
+    pub(crate) group: u32,
+}
+
+/// A session's state.
+pub(crate) struct Session {
+    pub(crate) client: Arc<str>,
+    /// Unique in the process and never reused.
+    pub(crate) uid: u64,
+    pub(crate) link: Option<LinkId>,
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) access: Access,
+    pub(crate) dialect: &'static str,
+    pub(crate) expiry: Span,
+    pub(crate) expires_at: Time,
+    pub(crate) since: Time,
+    pub(crate) will: Option<Box<Will>>,
+    pub(crate) will_due: Time,
+    pub(crate) subscriptions: Vec<Held>,
+    pub(crate) memo: Memo,
+    /// Exactly-once publishes of the peer that are not released yet.
+    pub(crate) held: HeldTickets,
+    pub(crate) in_flight_max: u16,
+    /// The link's output is above its high-water mark; nothing that can wait is sent.
+    pub(crate) congested: bool,
+    pub(crate) waiting: VecDeque<Entry>,
+    pub(crate) waiting_bytes: usize,
+    pub(crate) window: Window,
+    /// Groups it is a member of.
+    pub(crate) groups: Vec<u32>,
+    pub(crate) group_in_flight: u32,
+    /// A timer watches for group copies that are not settled in time.
+    pub(crate) group_timer: bool,
+    pub(crate) scans: Vec<Scan>,
+    pub(crate) meters: Option<Box<Meters>>,
+    pub(crate) received: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+}
+
+/// Admission limits of one session.
+pub(crate) struct Meters {
+    pub(crate) messages: Option<TokenBucket>,
+    pub(crate) bytes: Option<TokenBucket>,
+}
+
+impl Session {
+    pub(crate) fn has_credit(&self) -> bool {
+        self.window.len() < u32::from(self.in_flight_max)
+    }
+
+    /// Whether a copy that must be settled can leave right now.
+    pub(crate) fn can_take(&self) -> bool {
+        self.link.is_some() && !self.congested && self.waiting.is_empty() && self.has_credit()
+    }
+}
+
+/// A set of tickets, 8 KiB at the most, nothing while empty.
+#[derive(Debug, Default)]
+pub(crate) struct HeldTickets {
+    pages: Vec<(u8, Box<[u64; 4]>)>,
+    len: u32,
+}
+
+impl HeldTickets {
+    /// False if it was there already.
+    pub(crate) fn insert(&mut self, ticket: u16) -> bool {
+        let (page, word, bit) = Self::place(ticket);
+        let at = match self.pages.iter().position(|(number, _)| *number == page) {
+            Some(at) => at,
+            None => {
+                self.pages.push((page, Box::new([0; 4])));
+                self.pages.len() - 1
+            }
+        };
+        let word = &mut self.pages[at].1[word];
+        let new = *word & bit == 0;
+        *word |= bit;
+        self.len += u32::from(new);
+        new
+    }
+
+    /// False if it was not there.
+    pub(crate) fn remove(&mut self, ticket: u16) -> bool {
+        let (page, word, bit) = Self::place(ticket);
+        let Some(at) = self.pages.iter().position(|(number, _)| *number == page) else { return false };
+        let bits = &mut self.pages[at].1;
+        let was = bits[word] & bit != 0;
+        bits[word] &= !bit;
+        self.len -= u32::from(was);
+        if bits.iter().all(|word| *word == 0) && self.pages.len() > 2 {
+            self.pages.swap_remove(at);
+        }
+        was
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn place(ticket: u16) -> (u8, usize, u64) {
+        ((ticket >> 8) as u8, (ticket >> 6 & 3) as usize, 1 << (ticket & 63))
+    }
+}
+
+impl Kernel {
+    /// Opens a session for a link: resumes what is there under that name, ends what must be forgotten, takes the name
+    /// over from another link. Nothing is delivered before [`Kernel::start`].
+    pub fn open_session<E: Effects>(
+        &mut self,
+        open: OpenSession<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<Opened, OpenRefusal> {
+        let expiry = open.expiry.min(self.limits.session_expiry_max);
+        let existing = self.by_client.get(open.client).copied();
+        if let Some(id) = existing {
+            self.take_over(id, open.fresh, now, fx);
+        }
+        if let Some(&id) = self.by_client.get(open.client) {
+            if !open.fresh {
+                return Ok(self.resume_session(id, open, expiry));
+            }
+            self.end_session(id, now, fx);
+        } else if self.sessions.len() >= self.limits.sessions_max {
+            return Err(OpenRefusal::TooManySessions);
+        } else if self.pressure >= Pressure::RefuseSessions {
+            return Err(OpenRefusal::Overloaded);
+        }
+        self.uid_next += 1;
+        let client: Arc<str> = open.client.into();
+        let session = Session {
+            client: client.clone(),
+            uid: self.uid_next,
+            link: Some(open.link),
+            user: open.user,
+            access: open.access,
+            dialect: open.dialect,
+            expiry,
+            expires_at: Time::NEVER,
+            since: now,
+            will: open.will,
+            will_due: Time::NEVER,
+            subscriptions: Vec::new(),
+            memo: Memo::default(),
+            held: HeldTickets::default(),
+            in_flight_max: open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1),
+            congested: false,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            window: Window::default(),
+            groups: Vec::new(),
+            group_in_flight: 0,
+            group_timer: false,
+            scans: Vec::new(),
+            meters: self.limits.meters(now),
+            received: 0,
+            delivered: 0,
+            dropped: 0,
+        };
+        let id = self.sessions.insert(session);
+        self.by_client.insert(client, id);
+        self.online += 1;
+        Ok(Opened { session: id, resumed: false, expiry })
+    }
+
+    fn resume_session(&mut self, id: SessionId, open: OpenSession<'_>, expiry: Span) -> Opened {
+        let in_flight_max = open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1);
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.link = Some(open.link);
+            session.user = open.user;
+            if !(session.access.is_allow_all() && open.access.is_allow_all()) {
+                // Receive rights are remembered in routes; a changed principal makes them stale.
+                self.access_epoch += 1;
+            }
+            session.access = open.access;
+            session.dialect = open.dialect;
+            session.expiry = expiry;
+            session.expires_at = Time::NEVER;
+            session.will = open.will;
+            session.will_due = Time::NEVER;
+            session.in_flight_max = in_flight_max;
+            session.congested = false;
+            self.online += 1;
+        }
+        Opened { session: id, resumed: true, expiry }
+    }
+
+    /// Ends the other link of a session that is opened again, and settles its will: a will with a delay is forgotten
+    /// when the same session goes on within the delay, and published otherwise.
+    fn take_over<E: Effects>(&mut self, id: SessionId, fresh: bool, now: Time, fx: &mut E) {
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+            fx.disconnect(link, CloseReason::TakenOver);
+            self.close_link(id, link, Closing::Lost, None, now, fx);
+        }
+        if !fresh && let Some(session) = self.sessions.get_mut(id) {
+            session.will = None;
+            session.will_due = Time::NEVER;
+        }
+    }
+
+    /// Begins deliveries to a session that was opened: first what was in flight, flagged as redelivered and in the
+    /// old order, then what waited.
+    pub fn start<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        self.groups_member_changed(id, now, fx);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(link) = session.link else { return };
+        for (tag, slot) in session.window.iter_mut() {
+            slot.sent_at = now;
+            match &mut slot.state {
+                SlotState::ExpectSettle(entry) => {
+                    entry.redelivered = true;
+                    self.ledger.redelivered += 1;
+                    // In-flight deliveries are repeated whatever the output holds: the window bounds them.
+                    fx.deliver(link, &entry.delivery(tag, now));
+                }
+                SlotState::ExpectReleased => fx.release(link, tag),
+                SlotState::Moved => {}
+            }
+        }
+        self.pump(id, now, fx);
+    }
+
+    /// A link has ended. `expiry` replaces what was asked for when the session was opened, if the peer said so.
+    pub fn close_link<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        how: Closing,
+        expiry: Option<Span>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.link != Some(link) {
+            return; // It was taken over: the newer link owns the session now.
+        }
+        session.link = None;
+        session.memo = Memo::default();
+        session.scans = Vec::new();
+        session.since = now;
+        self.online -= 1;
+        if let Some(expiry) = expiry {
+            session.expiry = expiry.min(self.limits.session_expiry_max);
+        }
+        if how == Closing::Clean {
+            session.will = None;
+        }
+        session.expires_at = now + session.expiry;
+        let ends_now = session.expiry == Span::ZERO;
+        let expires_at = session.expires_at;
+        if let Some(will) = &session.will {
+            session.will_due = (now + will.delay).min(expires_at);
+            if will.delay == Span::ZERO || ends_now {
+                self.publish_will(id, now, fx);
+            } else if let Some(session) = self.sessions.get(id) {
+                self.timers.set(session.will_due, id, TimerKind::Will);
+            }
+        }
+        if ends_now {
+            self.end_session(id, now, fx);
+            return;
+        }
+        if expires_at != Time::NEVER {
+            self.timers.set(expires_at, id, TimerKind::SessionExpiry);
+        }
+        self.groups_member_changed(id, now, fx);
+        self.return_group_copies(id, now, fx);
+    }
+
+    pub(crate) fn publish_will<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.will_due = Time::NEVER;
+        let Some(will) = session.will.take() else { return };
+        let draft = Draft {
+            address: &will.address,
+            payload: &will.payload,
+            reliability: will.reliability,
+            retain: will.retain,
+            expires_in: will.expires_in,
+            properties: will.properties.as_deref(),
+            ticket: 0,
+            native: None,
+        };
+        self.publish_unheld(id, draft, now, fx);
+    }
+
+    /// Forgets a session: its subscriptions, what waits for it, its name.
+    pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        if self.sessions.get(id).is_none() {
+            return;
+        }
+        // The end of the session publishes a delayed will.
+        self.publish_will(id, now, fx);
+        self.drop_all_subscriptions(id, now, fx);
+        let Some(mut session) = self.sessions.remove(id) else { return };
+        if session.link.is_some() {
+            self.online -= 1;
+        }
+        self.by_client.remove(&session.client);
+        let mut lost = session.waiting.len();
+        let mut moved = Vec::new();
+        for (_, slot) in session.window.iter_mut() {
+            if let SlotState::ExpectSettle(entry) = &mut slot.state {
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                // An at-least-once copy of a group goes to another member; an exactly-once copy must not.
+                if entry.group != NO_GROUP && entry.reliability == Reliability::AtLeastOnce {
+                    entry.redelivered = true;
+                    moved.push(entry.clone());
+                } else {
+                    lost += 1;
+                }
+            }
+        }
+        self.bytes_held = self.bytes_held.saturating_sub(session.waiting_bytes);
+        self.ledger.drop_many(DropReason::SessionEnded, lost);
+        self.return_to_groups(moved, now, fx);
+    }
+
+    /// Ends a session's link from our side; the session itself lives on for its expiry unless `forget`.
+    pub fn kick<E: Effects>(&mut self, client: &str, why: CloseReason, forget: bool, now: Time, fx: &mut E) -> bool {
+        let Some(&id) = self.by_client.get(client) else { return false };
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+            fx.disconnect(link, why);
+            self.close_link(id, link, Closing::Lost, None, now, fx);
+        }
+        if forget {
+            self.end_session(id, now, fx);
+        }
+        true
+    }
+
+    /// Changes how long a session outlives its link.
+    pub fn set_session_expiry(&mut self, id: SessionId, expiry: Span) {
+        let max = self.limits.session_expiry_max;
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.expiry = expiry.min(max);
+        }
+    }
+
+    /// Replaces what a session may do, e.g. after its peer proved anew who it is.
+    pub fn set_access(&mut self, id: SessionId, access: Access) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.access = access;
+            session.memo = Memo::default();
+            self.access_epoch += 1;
+        }
+    }
+}
+
+/// How short memory is, process-wide. Each level includes those below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// All is well.
+    #[default]
+    None,
+    /// Copies that would have to wait are dropped; what can leave at once still does.
+    DropWaiting,
+    /// New sessions are refused, too.
+    RefuseSessions,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_tickets_are_a_set() {
+        let mut held = HeldTickets::default();
+        for ticket in [1, 255, 256, 65_535, 7] {
+            assert!(held.insert(ticket));
+            assert!(!held.insert(ticket));
+        }
+        assert_eq!(held.len(), 5);
+        for ticket in [1, 255, 256, 65_535, 7] {
+            assert!(held.remove(ticket));
+            assert!(!held.remove(ticket));
+        }
+        assert_eq!(held.len(), 0);
+    }
+}

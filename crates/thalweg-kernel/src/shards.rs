@@ -1,0 +1,177 @@
+//! What kernels tell each other. Every pair of shards has a channel that keeps order.
+
+use crate::effects::Effects;
+use crate::ids::{SessionId, ShardId};
+use crate::last_value::ScanCursor;
+use crate::publish::Draft;
+use crate::route_cache::{Sink, SinkKind};
+use crate::Kernel;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_model::{Message, Reliability, Time};
+
+/// A message from one kernel to another.
+#[derive(Debug)]
+pub enum ShardMessage {
+    /// The sender has, or no longer has, sessions that want a filter. Answered if `question` is not 0.
+    Interest {
+        /// The canonical filter.
+        filter: Box<str>,
+        /// Whether it is wanted from now on.
+        wanted: bool,
+        /// The sender's number for its question.
+        question: u32,
+    },
+    /// How many members of a group the sender has. Answered if `question` is not 0.
+    Membership {
+        /// The group's name and filter.
+        key: Arc<str>,
+        /// The group's filter.
+        filter: Box<str>,
+        /// Members with a link.
+        online: u32,
+        /// All members.
+        all: u32,
+        /// The sender's number for its question.
+        question: u32,
+    },
+    /// Your question is answered: what you said is in force here.
+    Done {
+        /// The number of the question.
+        question: u32,
+    },
+    /// For your sessions that want its address.
+    Publish {
+        /// The message.
+        message: Message,
+    },
+    /// For a member of the group that is yours.
+    PublishToGroup {
+        /// The group's name and filter.
+        key: Arc<str>,
+        /// The message.
+        message: Message,
+    },
+    /// Becomes, or clears, the last value of its address, whose home you are.
+    Retain {
+        /// The message; its retain operation says which.
+        message: Message,
+    },
+    /// Which of your last values match?
+    Scan {
+        /// Whose scan.
+        session: SessionId,
+        /// Which of its scans.
+        serial: u32,
+        /// The canonical filter.
+        filter: Box<str>,
+        /// Where to go on.
+        cursor: ScanCursor,
+    },
+    /// Some that match.
+    Found {
+        /// Whose scan.
+        session: SessionId,
+        /// Which of its scans.
+        serial: u32,
+        /// The values.
+        messages: Vec<Message>,
+        /// Where to go on; nothing when there are no more.
+        cursor: Option<ScanCursor>,
+    },
+}
+
+impl Kernel {
+    /// Takes a message from another shard's kernel.
+    pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
+        match message {
+            ShardMessage::Publish { message } => self.on_publish(&message, now, fx),
+            ShardMessage::PublishToGroup { key, message } => {
+                self.ledger.arrived += 1;
+                self.on_publish_to_group(&key, message, now, fx);
+            }
+            ShardMessage::Retain { message } => self.on_retain(message),
+            ShardMessage::Interest { filter, wanted, question } => {
+                self.on_interest(from, &filter, wanted);
+                self.answer_shard(from, question, fx);
+            }
+            ShardMessage::Membership { key, filter, online, all, question } => {
+                self.on_membership(from, &key, &filter, (online, all), now, fx);
+                self.answer_shard(from, question, fx);
+            }
+            ShardMessage::Done { question } => self.on_done(question, now, fx),
+            ShardMessage::Scan { session, serial, filter, mut cursor } => {
+                let mut found = VecDeque::new();
+                let done = self.look(&filter, &mut cursor, now, &mut found);
+                let cursor = (!done).then_some(cursor);
+                fx.send(from, ShardMessage::Found { session, serial, messages: found.into(), cursor });
+            }
+            ShardMessage::Found { session, serial, messages, cursor } => {
+                self.on_found(session, serial, messages, cursor, now, fx);
+            }
+        }
+    }
+
+    fn on_publish<E: Effects>(&mut self, message: &Message, now: Time, fx: &mut E) {
+        self.ledger.arrived += 1;
+        let route = self.route(message.address());
+        let expires = message.expires();
+        let draft = Draft {
+            address: message.address(),
+            payload: message.payload(),
+            reliability: message.reliability(),
+            retain: message.retain(),
+            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+            properties: message.properties(),
+            ticket: 0,
+            native: None,
+        };
+        self.spread_here(None, &route, &draft, &mut Some(message.clone()), now, fx);
+    }
+
+    fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {
+        let target = u32::from(from.0);
+        let is = |sink: &Sink| sink.kind == SinkKind::Shard && sink.target == target;
+        let known = self.routes.sinks(filter).iter().any(is);
+        if wanted && !known {
+            let reliability = Reliability::ExactlyOnce;
+            self.routes.insert(filter, Sink { target, id: 0, kind: SinkKind::Shard, reliability, flags: 0 });
+        } else if !wanted && known {
+            self.routes.remove(filter, is);
+        }
+    }
+
+    fn answer_shard<E: Effects>(&mut self, to: ShardId, question: u32, fx: &mut E) {
+        if question != 0 {
+            fx.send(to, ShardMessage::Done { question });
+        }
+    }
+
+    fn on_done<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
+        let Some(pending) = self.pending.get_mut(&question) else { return };
+        pending.answers_missing -= 1;
+        if pending.answers_missing == 0
+            && let Some(pending) = self.pending.remove(&question)
+        {
+            self.finish_subscribe(pending, now, fx);
+        }
+    }
+
+    /// Tells every other shard; how many there are.
+    pub(crate) fn tell_shards<E: Effects>(
+        &mut self,
+        fx: &mut E,
+        message: impl Fn(ShardId) -> ShardMessage,
+    ) -> usize {
+        for shard in (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard) {
+            fx.send(shard, message(shard));
+        }
+        usize::from(self.shards) - 1
+    }
+
+    /// A number for a question to other shards; never 0.
+    pub(crate) fn next_question(&mut self) -> u32 {
+        self.question_last = self.question_last.wrapping_add(1).max(1);
+        self.question_last
+    }
+}

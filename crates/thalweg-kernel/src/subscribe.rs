@@ -1,0 +1,256 @@
+//! A session says what it wants, and no longer wants.
+
+use crate::Kernel;
+use crate::access::Permission;
+use crate::effects::{Answer, Effects, Subscribed};
+use crate::ids::{LinkId, SessionId, Ticket};
+use crate::retained::Scan;
+use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
+use crate::session::{Held, NO_GROUP};
+use crate::shards::ShardMessage;
+use thalweg_model::{Filter, Reliability, Time};
+
+/// One wish of a subscriber.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// Canonical filter.
+    pub filter: &'a str,
+    /// The group to share it with, if any.
+    pub group: Option<&'a str>,
+    /// The most that is wanted.
+    pub reliability: Reliability,
+    /// Leave out what this session publishes itself.
+    pub no_local: bool,
+    /// Show the publisher's retain flag.
+    pub retain_as_published: bool,
+    /// Which last values are wanted at once.
+    pub last_values: LastValueWish,
+    /// The subscription's identifier, 0 for none.
+    pub id: u32,
+}
+
+/// Which last values a subscriber wants at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastValueWish {
+    /// All that match.
+    Always,
+    /// All that match, unless the subscription existed before.
+    IfNew,
+    /// None.
+    Never,
+}
+
+/// A subscribe that is in force here but not yet on every shard.
+pub(crate) struct PendingSubscribe {
+    pub(crate) session: SessionId,
+    pub(crate) uid: u64,
+    pub(crate) link: LinkId,
+    pub(crate) ticket: Ticket,
+    pub(crate) outcomes: Vec<Subscribed>,
+    pub(crate) scans: Vec<Scan>,
+    pub(crate) answers_missing: usize,
+}
+
+impl Kernel {
+    /// Adds or replaces subscriptions. Answers `ticket` through `fx` once every shard routes to them, and delivers last
+    /// values after that.
+    pub fn subscribe<E: Effects>(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        wishes: &[Wish<'_>],
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(link) = session.link else { return };
+        let mut pending = PendingSubscribe {
+            session: id,
+            uid: session.uid,
+            link,
+            ticket,
+            outcomes: Vec::with_capacity(wishes.len()),
+            scans: Vec::new(),
+            answers_missing: 0,
+        };
+        let number = self.next_question();
+        for wish in wishes {
+            let outcome = self.subscribe_one(id, wish, number, &mut pending, fx);
+            pending.outcomes.push(outcome);
+        }
+        if pending.answers_missing == 0 {
+            self.finish_subscribe(pending, now, fx);
+        } else {
+            self.pending.insert(number, pending);
+        }
+    }
+
+    pub(crate) fn finish_subscribe<E: Effects>(&mut self, pending: PendingSubscribe, now: Time, fx: &mut E) {
+        let id = pending.session;
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.uid != pending.uid || session.link != Some(pending.link) {
+            return;
+        }
+        session.scans.extend(pending.scans);
+        fx.answer(pending.link, pending.ticket, &Answer::Subscribed(pending.outcomes));
+        self.pump(id, now, fx);
+    }
+
+    fn subscribe_one<E: Effects>(
+        &mut self,
+        id: SessionId,
+        wish: &Wish<'_>,
+        number: u32,
+        pending: &mut PendingSubscribe,
+        fx: &mut E,
+    ) -> Subscribed {
+        if let Err(refusal) = self.check_wish(id, wish) {
+            return refusal;
+        }
+        let reliability = wish.reliability.min(self.limits.reliability_max);
+        let is_new = match wish.group {
+            Some(group) => self.join_group(id, group, wish, reliability, number, pending, fx),
+            None => self.subscribe_alone(id, wish, reliability, number, pending, fx),
+        };
+        let Some(is_new) = is_new else { return Subscribed::TooMany };
+        // Last values are not sent to groups : a new member would make everybody receive them again.
+        let wanted = match wish.last_values {
+            LastValueWish::Always => true,
+            LastValueWish::IfNew => is_new,
+            LastValueWish::Never => false,
+        };
+        if wanted && wish.group.is_none() && self.limits.retain_enabled {
+            pending.scans.push(self.scan_for(wish.filter, reliability, wish.id));
+        }
+        Subscribed::Granted(reliability)
+    }
+
+    fn check_wish(&self, id: SessionId, wish: &Wish<'_>) -> Result<(), Subscribed> {
+        let Ok(filter) = Filter::new(wish.filter) else { return Err(Subscribed::BadFilter) };
+        if filter.levels().count() > self.limits.levels_max {
+            return Err(Subscribed::BadFilter);
+        }
+        if wish.group.is_some() && !self.limits.groups_enabled {
+            return Err(Subscribed::NoShared);
+        }
+        if filter.has_wildcard() && !self.limits.wildcards_enabled {
+            return Err(Subscribed::NoWildcards);
+        }
+        match self.sessions.get(id) {
+            Some(session) if session.access.allows(Permission::Subscribe, wish.filter) => Ok(()),
+            _ => Err(Subscribed::Denied),
+        }
+    }
+
+    /// Whether it is new; `None` if the session has too many.
+    fn subscribe_alone<E: Effects>(
+        &mut self,
+        id: SessionId,
+        wish: &Wish<'_>,
+        reliability: Reliability,
+        number: u32,
+        pending: &mut PendingSubscribe,
+        fx: &mut E,
+    ) -> Option<bool> {
+        let flags = u8::from(wish.no_local) * NO_LOCAL | u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED;
+        let sink = Sink { target: id.0, id: wish.id, kind: SinkKind::Session, reliability, flags };
+        if self.holds(id, wish.filter) {
+            self.routes.update(wish.filter, |old| {
+                let found = old.kind == SinkKind::Session && old.target == id.0;
+                if found {
+                    *old = sink;
+                }
+                found
+            });
+            return Some(false);
+        }
+        let session = self.sessions.get_mut(id)?;
+        if session.subscriptions.len() >= self.limits.subscriptions_max {
+            return None;
+        }
+        session.subscriptions.push(Held { filter: wish.filter.into(), group: NO_GROUP });
+        let first_here = !self.is_wanted_here(wish.filter);
+        self.routes.insert(wish.filter, sink);
+        if first_here {
+            pending.answers_missing += self.tell_shards(fx, |_| ShardMessage::Interest {
+                filter: wish.filter.into(),
+                wanted: true,
+                question: number,
+            });
+        }
+        Some(true)
+    }
+
+    /// Whether the session has a subscription of its own to exactly this filter.
+    fn holds(&self, id: SessionId, filter: &str) -> bool {
+        let sinks = self.routes.sinks(filter);
+        let held = self.sessions.get(id).map_or(&[][..], |session| &session.subscriptions[..]);
+        // Whichever list is shorter: some filters have 100,000 sinks, some sessions 10,000 filters.
+        if held.len() < sinks.len() {
+            held.iter().any(|held| held.group == NO_GROUP && *held.filter == *filter)
+        } else {
+            sinks.iter().any(|sink| sink.kind == SinkKind::Session && sink.target == id.0)
+        }
+    }
+
+    /// Whether a session of this shard has a subscription of its own to exactly this filter.
+    fn is_wanted_here(&self, filter: &str) -> bool {
+        self.routes.sinks(filter).iter().any(|sink| sink.kind == SinkKind::Session)
+    }
+
+    /// Removes subscriptions and answers `ticket` at once: what other shards still forward finds nobody here.
+    pub fn unsubscribe<E: Effects>(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        filters: &[(&str, Option<&str>)],
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else { return };
+        let existed = filters.iter().map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx)).collect();
+        fx.answer(link, ticket, &Answer::Unsubscribed(existed));
+    }
+
+    fn unsubscribe_one<E: Effects>(
+        &mut self,
+        id: SessionId,
+        filter: &str,
+        group: Option<&str>,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let group = match group {
+            None => NO_GROUP,
+            Some(name) => match self.find_group(name, filter) {
+                Some(group) => group,
+                None => return false,
+            },
+        };
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let is = |held: &Held| held.group == group && *held.filter == *filter;
+        let Some(at) = session.subscriptions.iter().rposition(is) else { return false };
+        let held = session.subscriptions.swap_remove(at);
+        self.drop_subscription(id, &held, now, fx);
+        true
+    }
+
+    pub(crate) fn drop_all_subscriptions<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        for held in std::mem::take(&mut session.subscriptions) {
+            self.drop_subscription(id, &held, now, fx);
+        }
+    }
+
+    fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
+        if held.group != NO_GROUP {
+            self.leave_group(id, held.group, now, fx);
+            return;
+        }
+        self.routes.remove(&held.filter, |sink| sink.kind == SinkKind::Session && sink.target == id.0);
+        if !self.is_wanted_here(&held.filter) {
+            let question = 0; // Nobody waits for the answer.
+            self.tell_shards(fx, |_| ShardMessage::Interest { filter: held.filter.clone(), wanted: false, question });
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What must happen later.
+
+use crate::Kernel;
+use crate::effects::Effects;
+use crate::ids::SessionId;
+use std::collections::BTreeSet;
+use thalweg_model::{Span, Time};
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TimerKind {
+    /// The session's will is due.
+    Will,
+    /// The session has had no link for as long as it may.
+    SessionExpiry,
+    /// Copies that came through a group should be settled by now.
+    GroupSettle,
+}
+
+/// Timers in order of time. Setting is cheap and nothing is cancelled: a timer that fires looks whether it still means
+/// anything.
+#[derive(Default)]
+pub(crate) struct Timers(BTreeSet<(Time, u32, TimerKind)>);
+
+impl Timers {
+    pub(crate) fn set(&mut self, at: Time, session: SessionId, kind: TimerKind) {
+        self.0.insert((at, session.0, kind));
+    }
+
+    fn due(&mut self, now: Time) -> Option<(SessionId, TimerKind)> {
+        let first = self.0.first().copied()?;
+        if first.0 > now {
+            return None;
+        }
+        self.0.pop_first();
+        Some((SessionId(first.1), first.2))
+    }
+}
+
+/// How often expired last values and queued copies are looked for.
+const SWEEP_EVERY: Span = Span::from_secs(5);
+/// How many last values one sweep drops at the most.
+const SWEEP_MAX: usize = 4096;
+/// How many sessions' queues one sweep looks through at the most.
+const SWEEP_SESSIONS_MAX: usize = 256;
+
+impl Kernel {
+    /// When [`Kernel::on_timeout`] should be called next.
+    pub fn poll_timeout(&self) -> Time {
+        let first = self.timers.0.first().map_or(Time::NEVER, |first| first.0);
+        let has_work = self.sessions.len() > 0 || self.last_values.count() > 0;
+        if has_work { first.min(self.sweep_at) } else { first }
+    }
+
+    /// Does everything that is due.
+    pub fn on_timeout<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        while let Some((id, kind)) = self.timers.due(now) {
+            let Some(session) = self.sessions.get(id) else { continue };
+            match kind {
+                TimerKind::Will if session.will_due <= now => self.publish_will(id, now, fx),
+                TimerKind::SessionExpiry if session.link.is_none() && session.expires_at <= now => {
+                    self.ledger.sessions_expired += 1;
+                    self.end_session(id, now, fx);
+                }
+                TimerKind::GroupSettle if session.group_timer => self.on_group_settle_timeout(id, now, fx),
+                _ => {}
+            }
+        }
+        if now >= self.sweep_at {
+            self.sweep_at = now + SWEEP_EVERY;
+            self.last_values.expire(now, SWEEP_MAX);
+            for _ in 0..SWEEP_SESSIONS_MAX.min(self.sessions.capacity()) {
+                self.sweep_next = (self.sweep_next + 1) % self.sessions.capacity().max(1) as u32;
+                self.expire_waiting(SessionId(self.sweep_next), now);
+            }
+        }
+    }
+
+    /// Whether [`Kernel::work`] has something to do.
+    pub fn has_work(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Goes on with long tasks that were put off so that one turn stays short.
+    pub fn work<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        for id in std::mem::take(&mut self.backlog) {
+            self.run_scans(id, now, fx);
+        }
+    }
+}

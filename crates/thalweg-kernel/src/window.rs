@@ -1,0 +1,190 @@
+//! Deliveries that have left and are not settled yet, by tag.
+//!
+//! Tags are given in rising order, so settlement mostly removes at the front; the window is a ring from the oldest
+//! unsettled tag to the newest. A receiver that never settles one delivery must not stop tag numbers from moving on:
+//! beyond [`SPAN_MAX`] the oldest are set aside in a small map.
+
+use crate::ids::Tag;
+use crate::session::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use thalweg_model::Time;
+
+/// Widest distance between the oldest and the newest tag in the ring.
+const SPAN_MAX: usize = 8192;
+
+/// An unsettled delivery.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) state: SlotState,
+    pub(crate) sent_at: Time,
+}
+
+/// What a slot waits for.
+#[derive(Debug)]
+pub(crate) enum SlotState {
+    /// For the receiver to settle, or to confirm receipt of an exactly-once delivery.
+    ExpectSettle(Entry),
+    /// For the receiver to confirm the release of an exactly-once delivery; the message itself is done with.
+    ExpectReleased,
+    /// For a late settlement of a delivery that went to another member of its group.
+    Moved,
+}
+
+/// The window itself.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    ring: VecDeque<Option<Slot>>,
+    /// Tag of the ring's front.
+    front: Tag,
+    aside: BTreeMap<Tag, Slot>,
+    unsettled: u32,
+}
+
+impl Window {
+    pub(crate) fn len(&self) -> u32 {
+        self.unsettled
+    }
+
+    /// Adds a delivery and names it.
+    pub(crate) fn push(&mut self, entry: Entry, now: Time) -> Tag {
+        if self.ring.is_empty() {
+            // Going on from the last tag keeps every tag unused for as long as possible.
+            if self.front == 0 {
+                self.front = 1;
+            }
+            while !self.aside.is_empty() && self.aside.contains_key(&self.front) {
+                self.front = next(self.front);
+            }
+        } else if self.ring.len() >= SPAN_MAX {
+            self.set_front_aside();
+        }
+        let mut tag = nth(self.front, self.ring.len());
+        while !self.aside.is_empty() && self.aside.contains_key(&tag) {
+            self.ring.push_back(None);
+            tag = nth(self.front, self.ring.len());
+        }
+        self.ring.push_back(Some(Slot { state: SlotState::ExpectSettle(entry), sent_at: now }));
+        self.unsettled += 1;
+        tag
+    }
+
+    fn set_front_aside(&mut self) {
+        if let Some(Some(slot)) = self.ring.pop_front() {
+            self.aside.insert(self.front, slot);
+        }
+        self.front = next(self.front);
+        self.trim();
+    }
+
+    fn index(&self, tag: Tag) -> Option<usize> {
+        if tag == 0 || self.ring.is_empty() {
+            return None;
+        }
+        let distance = if tag >= self.front { tag - self.front } else { tag + (Tag::MAX - self.front) };
+        ((distance as usize) < self.ring.len()).then_some(distance as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, tag: Tag) -> Option<&mut Slot> {
+        match self.index(tag) {
+            Some(index) => self.ring.get_mut(index)?.as_mut(),
+            None => self.aside.get_mut(&tag),
+        }
+    }
+
+    /// Takes a delivery out; its tag may be given again.
+    pub(crate) fn remove(&mut self, tag: Tag) -> Option<Slot> {
+        let slot = match self.index(tag) {
+            Some(index) => {
+                let slot = self.ring.get_mut(index)?.take()?;
+                self.trim();
+                slot
+            }
+            None => self.aside.remove(&tag)?,
+        };
+        self.unsettled -= 1;
+        Some(slot)
+    }
+
+    /// Takes back the delivery that was pushed last, because it did not leave after all.
+    pub(crate) fn undo(&mut self, tag: Tag) -> Option<Entry> {
+        debug_assert_eq!(self.index(tag), Some(self.ring.len().wrapping_sub(1)));
+        let slot = self.ring.pop_back()??;
+        self.unsettled -= 1;
+        match slot.state {
+            SlotState::ExpectSettle(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    fn trim(&mut self) {
+        while let Some(None) = self.ring.front() {
+            self.ring.pop_front();
+            self.front = next(self.front);
+        }
+        if self.ring.is_empty() && self.ring.capacity() > 64 {
+            self.ring.shrink_to(16);
+        }
+    }
+
+    /// All unsettled deliveries, oldest first.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Tag, &mut Slot)> {
+        let front = self.front;
+        let ring = self.ring.iter_mut().enumerate();
+        let ring = ring.filter_map(move |(at, slot)| slot.as_mut().map(|slot| (nth(front, at), slot)));
+        self.aside.iter_mut().map(|(tag, slot)| (*tag, slot)).chain(ring)
+    }
+}
+
+/// The tag after `tag`; 0 is never given.
+fn next(tag: Tag) -> Tag {
+    if tag == Tag::MAX { 1 } else { tag + 1 }
+}
+
+fn nth(front: Tag, distance: usize) -> Tag {
+    // Tags live in 1..=65535: a ring of 65,535 numbers.
+    (((front as usize - 1) + distance) % Tag::MAX as usize + 1) as Tag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window_at(front: Tag) -> Window {
+        Window { front, ..Window::default() }
+    }
+
+    #[test]
+    fn tags_rise_wrap_and_skip_zero() {
+        let mut window = window_at(65_534);
+        let tags: Vec<_> = (0..4).map(|_| window.push(Entry::for_test(), Time::ZERO)).collect();
+        assert_eq!(tags, [65_534, 65_535, 1, 2]);
+        assert!(window.remove(1).is_some());
+        assert!(window.remove(1).is_none());
+        assert!(window.get_mut(2).is_some());
+        assert_eq!(window.len(), 3);
+        assert_eq!(window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(), [65_534, 65_535, 2]);
+    }
+
+    #[test]
+    fn one_delivery_that_is_never_settled_does_not_stop_the_others() {
+        let mut window = Window::default();
+        let stuck = window.push(Entry::for_test(), Time::ZERO);
+        for _ in 0..200_000 {
+            let tag = window.push(Entry::for_test(), Time::ZERO);
+            assert_ne!(tag, stuck, "a tag in flight is never given again");
+            assert_ne!(tag, 0);
+            assert!(window.remove(tag).is_some());
+        }
+        assert_eq!(window.len(), 1);
+        assert!(window.remove(stuck).is_some());
+        assert_eq!(window.len(), 0);
+    }
+
+    #[test]
+    fn undo_gives_the_same_tag_again() {
+        let mut window = Window::default();
+        let tag = window.push(Entry::for_test(), Time::ZERO);
+        assert!(window.undo(tag).is_some());
+        assert_eq!(window.push(Entry::for_test(), Time::ZERO), tag);
+    }
+}

@@ -1,0 +1,195 @@
+//! Rules as a table of verdicts, names that try to reach further, and `covers` against enumeration.
+
+use thalweg_kernel::access::Permission::{Publish, Receive, Subscribe};
+use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules, covers};
+use thalweg_model::Filter;
+
+fn compile(rules: &[Rule], otherwise: Otherwise, client_id: &str, user: Option<&str>) -> Access {
+    Rules::new(rules.to_vec(), otherwise).expect("legal patterns").compile(client_id, user)
+}
+
+fn check(access: &Access, verdicts: &[(Permission, &str, bool)]) {
+    for &(permission, target, expected) in verdicts {
+        assert_eq!(access.allows(permission, target), expected, "{permission:?} {target}");
+    }
+}
+
+#[test]
+fn without_a_rule_the_default_holds() {
+    let open = compile(&[], Otherwise::Allow, "c", None);
+    assert!(open.is_allow_all());
+    check(&open, &[(Publish, "a", true), (Subscribe, "#", true), (Receive, "$SYS/x", true)]);
+    let closed = compile(&[], Otherwise::Deny, "c", None);
+    assert!(!closed.is_allow_all());
+    check(&closed, &[(Publish, "a", false), (Subscribe, "a", false), (Receive, "a", false)]);
+    assert!(Rules::allow_all().compile("c", None).is_allow_all());
+}
+
+#[test]
+fn a_rule_speaks_only_about_its_permissions() {
+    let rules = [
+        Rule::allow(Publish, "in/#"),
+        Rule::allow(Permissions::from(Subscribe).with(Receive), "out/+"),
+        Rule::allow(Permissions::NONE, "#"),
+    ];
+    check(
+        &compile(&rules, Otherwise::Deny, "c", None),
+        &[
+            (Publish, "in", true),
+            (Publish, "in/a/b", true),
+            (Receive, "in/a", false),
+            (Subscribe, "in/a", false),
+            (Subscribe, "out/a", true),
+            (Subscribe, "out/+", true),
+            (Subscribe, "out/#", false),
+            (Receive, "out/a", true),
+            (Receive, "out/a/b", false),
+            (Publish, "out/a", false),
+        ],
+    );
+}
+
+#[test]
+fn a_denying_rule_wins_wherever_it_stands() {
+    let mut rules = vec![Rule::allow(Permissions::ALL, "a/#"), Rule::deny(Permissions::ALL, "a/secret/#")];
+    for _ in 0..2 {
+        for otherwise in [Otherwise::Allow, Otherwise::Deny] {
+            check(
+                &compile(&rules, otherwise, "c", None),
+                &[
+                    (Publish, "a/b", true),
+                    (Publish, "a/secret", false),
+                    (Receive, "a/secret/x", false),
+                    (Subscribe, "a/secret/+", false),
+                    // Wider than what is denied: allowed, and the secret part is withheld when it is delivered.
+                    (Subscribe, "a/#", true),
+                    (Publish, "elsewhere", otherwise == Otherwise::Allow),
+                ],
+            );
+        }
+        rules.reverse();
+    }
+}
+
+#[test]
+fn a_pattern_that_begins_with_a_wildcard_says_nothing_about_reserved_addresses() {
+    let access = compile(&[Rule::allow(Permissions::ALL, "#")], Otherwise::Deny, "c", None);
+    check(
+        &access,
+        &[(Publish, "a", true), (Publish, "$SYS/x", false), (Subscribe, "$SYS/#", false), (Subscribe, "#", true)],
+    );
+    let access = compile(&[Rule::allow(Receive, "$SYS/#")], Otherwise::Deny, "c", None);
+    check(&access, &[(Receive, "$SYS/x", true), (Receive, "a", false)]);
+}
+
+#[test]
+fn names_are_filled_in_anywhere_within_a_level() {
+    let rules = [
+        Rule::allow(Publish, "dev/%c/state"),
+        Rule::allow(Receive, "user-%u/x%c%%u/#"),
+        Rule::allow(Receive, "%"),
+        Rule::allow(Receive, "100%/%é"),
+    ];
+    let access = compile(&rules, Otherwise::Deny, "c1", Some("ann"));
+    check(
+        &access,
+        &[
+            (Publish, "dev/c1/state", true),
+            (Publish, "dev/c2/state", false),
+            (Publish, "dev/%c/state", false),
+            (Receive, "user-ann/xc1%ann/y", true),
+            (Receive, "%", true),
+            (Receive, "100%/%é", true),
+        ],
+    );
+    // A name that looks like a placeholder is a name.
+    let access = compile(&[Rule::allow(Publish, "dev/%c")], Otherwise::Deny, "%u", Some("ann"));
+    check(&access, &[(Publish, "dev/%u", true), (Publish, "dev/ann", false)]);
+}
+
+#[test]
+fn a_name_never_reaches_further_than_its_level() {
+    let rules = [Rule::allow(Permissions::ALL, "dev/%c/#"), Rule::allow(Permissions::ALL, "%u/#")];
+    for name in ["+", "#", "a+", "+/+", "a/b", "a#", "\0", ""] {
+        let access = compile(&rules, Otherwise::Deny, name, Some(name));
+        for target in
+            ["dev", "dev/a", "dev/a/b", "dev/a/b/c", "dev//x", "a", "a/b", "a/b/c", "+", "#", "+/+", "/x", "dev/+/#"]
+        {
+            for permission in [Publish, Receive, Subscribe] {
+                assert!(!access.allows(permission, target), "{name:?} {permission:?} {target}");
+            }
+        }
+    }
+    // Nor into the reserved addresses, unless the rule itself goes there.
+    let access = compile(&rules, Otherwise::Deny, "$SYS", Some("$SYS"));
+    check(&access, &[(Receive, "$SYS/x", false), (Receive, "dev/$SYS/x", true)]);
+    let access = compile(&[Rule::allow(Receive, "$%u/x")], Otherwise::Deny, "c", Some("SYS"));
+    check(&access, &[(Receive, "$SYS/x", true)]);
+}
+
+#[test]
+fn a_name_cannot_slip_out_of_a_denying_rule() {
+    let rules = [Rule::deny(Permissions::ALL, "%c/%u/#")];
+    let access = compile(&rules, Otherwise::Allow, "a/b", Some("u"));
+    check(&access, &[(Publish, "a/b/u/x", false), (Publish, "a/u", true)]);
+    let access = compile(&rules, Otherwise::Allow, "$SYS", Some("u"));
+    check(&access, &[(Publish, "$SYS/u/x", false)]);
+    // No address has such a level, so there is nothing to deny.
+    assert!(compile(&rules, Otherwise::Allow, "+", Some("u")).is_allow_all());
+    assert!(compile(&rules, Otherwise::Allow, "c", None).is_allow_all());
+}
+
+#[test]
+fn a_pattern_that_is_no_filter_is_refused_with_its_place() {
+    let rules = vec![Rule::allow(Publish, "a/#"), Rule::allow(Publish, "a/#/%c")];
+    assert_eq!(Rules::new(rules, Otherwise::Deny).err().map(|(index, _)| index), Some(1));
+}
+
+/// All texts of up to `depth` levels out of `levels`.
+fn texts(levels: &[&str], depth: usize) -> Vec<String> {
+    let mut all: Vec<String> = levels.iter().map(|level| level.to_string()).collect();
+    let mut last = all.clone();
+    for _ in 1..depth {
+        last = last.iter().flat_map(|text| levels.iter().map(move |level| format!("{text}/{level}"))).collect();
+        all.extend(last.iter().cloned());
+    }
+    all
+}
+
+#[test]
+fn covers_is_what_enumerating_addresses_says() {
+    // `z` is in no filter and stands for all texts that are not; depth one more than any filter's, for `#`. The empty
+    // text is no address but is included: `covers` need not know that `/#` cannot match it.
+    let addresses = texts(&["", "a", "z", "$", "$z"], 4);
+    let filters: Vec<Filter> =
+        texts(&["", "a", "$", "+", "#"], 3).iter().filter_map(|text| Filter::new(text).ok()).collect();
+    let matched: Vec<Vec<bool>> =
+        filters.iter().map(|filter| addresses.iter().map(|address| filter.matches(address)).collect()).collect();
+    assert!(filters.len() > 80);
+    for (pattern, by_pattern) in filters.iter().zip(&matched) {
+        for (filter, by_filter) in filters.iter().zip(&matched) {
+            let expected = by_filter.iter().zip(by_pattern).all(|(filter, pattern)| *pattern || !filter);
+            assert_eq!(covers(pattern.as_str(), filter.as_str()), expected, "{pattern} covers {filter}");
+        }
+    }
+}
+
+#[test]
+fn covers_in_examples() {
+    for (pattern, filter, expected) in [
+        ("a/#", "a/+/b", true),
+        ("a/+", "a/#", false),
+        ("a/#", "a", true),
+        ("a/+", "a/b", true),
+        ("a/b", "a/+", false),
+        ("#", "#", true),
+        ("+/#", "#", true),
+        ("+", "#", false),
+        ("#", "$SYS/#", false),
+        ("a/+/#", "a/#", false),
+        ("a/#", "a/#", true),
+        ("a/b/#", "a/b/+/c/#", true),
+    ] {
+        assert_eq!(covers(pattern, filter), expected, "{pattern} covers {filter}");
+    }
+}
