@@ -140,7 +140,8 @@ impl LastValues {
             cursor.at = Position::After(exact.into());
             if let Some(message) = self.get(exact, now) {
                 steps_left -= 1;
-                if f(message).is_break() || steps_left == 0 {
+                let enough = f(message).is_break() || steps_left == 0;
+                if enough && prefix.is_some() {
                     return false;
                 }
             }

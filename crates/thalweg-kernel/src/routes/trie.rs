@@ -120,6 +120,9 @@ impl<S: Copy> Trie<S> {
     /// Shows `f` the sinks of all filters that match `address` and returns how many nodes it looked at.
     pub(super) fn for_each_match(&self, address: &str, f: &mut impl FnMut(&S)) -> usize {
         let Some(root) = self.nodes.get(ROOT) else { return 0 };
+        if self.filters == 0 {
+            return 1;
+        }
         // A filter that begins with a wildcard does not match `$` addresses [MQTT-4.7.2-1].
         let reserved = address.starts_with('$');
         if !reserved {
