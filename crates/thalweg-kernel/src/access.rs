@@ -58,10 +58,19 @@ pub struct Rules {
 /// 3. else [`Otherwise`] holds.
 ///
 /// A rule *applies* to an address (publish, receive) if its pattern matches the address, and to a filter (subscribe)
-/// if its pattern [`covers`] the filter, that is, matches whatever the filter matches. This is how mosquitto judges
-/// (its parser moves `deny` lines to the front). Two consequences, both as in mosquitto: a pattern that begins with a
-/// wildcard says nothing about `$` addresses; and denying `secret/#` does not keep anybody from subscribing to the wider
-/// `#`: deny receiving as well, which is checked message by message.
+/// if its pattern [`covers`] the filter, that is, matches whatever the filter matches. A pattern that begins with a
+/// wildcard says nothing about `$` addresses. Denying `secret/#` does not keep anybody from subscribing to the wider `#`:
+/// deny receiving as well, which is checked message by message.
+///
+/// mosquitto 2 judges its rule files the same way (its parser moves `deny` lines to the front), with these differences,
+/// which matter when such a file is taken over:
+///
+/// - it never checks subscribing there; to be as open, add a rule that allows subscribing to `#` and to `$SYS/#`;
+/// - its `deny` has no permission words and means all three;
+/// - it judges a user's `topic` lines before all `pattern` lines, so there an allowing `topic` beats a denying
+///   `pattern`; here it does not;
+/// - it shuts out a peer whose names hold `+` or `#` as soon as any `pattern` line exists; here such a peer only gets
+///   nothing from the rules that would use that name ([`Rules::compile`]).
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Nothing to judge if absent: all is allowed.
