@@ -1,8 +1,28 @@
 //! The configuration of the broker: declared once as a table of keys, read from a TOML file, the environment and
 //! `--set`, checked as a whole, explained key by key.
+//!
+//! Start reading at the table in `table.rs`; [`Config`] is what the rest of the broker sees.
 
+mod blank;
+mod check;
+mod error;
+mod explain;
+mod keys;
+mod kind;
+mod landing;
+mod load;
+mod nearest;
 mod settings;
+mod sources;
+mod table;
 mod words;
 
+pub use error::*;
+pub use explain::{Change, reference};
+pub use keys::{Key, Reload};
+pub use kind::{Kind, Value};
 pub use settings::*;
 pub use words::*;
+
+#[cfg(test)]
+mod tests;

@@ -16,8 +16,8 @@ use super::words::*;
 pub struct Config {
     /// Where the journal will live.
     pub data_dir: PathBuf,
-    /// Number of shards; `0` is automatic. See [`Config::shard_count`].
-    pub shards: usize,
+    /// Number of shards; `None` is automatic. See [`Config::shard_count`].
+    pub shards: Option<usize>,
     /// `log.*`
     pub log: Log,
     /// `listeners.<name>.*`, by name. Disabled listeners are in here too.
@@ -82,10 +82,8 @@ pub struct Listener {
     pub proxy_trusted: Vec<IpAddr>,
     /// `tls.*`; meaningful when [`Transport::is_encrypted`].
     pub tls: Tls,
-    /// The HTTP path of the WebSocket upgrade.
-    pub websocket_path: String,
-    /// `Origin` values a WebSocket upgrade may carry; empty is any.
-    pub websocket_origins: Vec<String>,
+    /// `websocket.*`; meaningful when [`Transport::is_websocket`].
+    pub websocket: WebSocket,
     /// Permission bits of the Unix socket.
     pub unix_mode: u32,
 }
@@ -114,6 +112,15 @@ pub struct Tls {
     pub identity: CertificateIdentity,
     /// Oldest version accepted.
     pub minimum_version: TlsVersion,
+}
+
+/// `listeners.<name>.websocket.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct WebSocket {
+    /// The HTTP path of the upgrade.
+    pub path: String,
+    /// `Origin` values an upgrade may carry; empty is any.
+    pub origins: Vec<String>,
 }
 
 /// `admin.*`
@@ -287,7 +294,7 @@ pub struct Sys {
 impl Config {
     /// How many shards to start on a machine with `cores` cores: the setting, or one per two cores, at least one.
     pub fn shard_count(&self, cores: usize) -> usize {
-        if self.shards == 0 { (cores / 2).clamp(1, SHARDS_MAX) } else { self.shards.min(SHARDS_MAX) }
+        self.shards.unwrap_or(cores / 2).clamp(1, SHARDS_MAX)
     }
 
     /// The listeners to open, by name.

@@ -1,5 +1,8 @@
 //! The words a setting may take when it is one of a few: each enum and its spellings, side by side.
 
+use super::kind::Value;
+use super::landing::Landing;
+
 /// An enum whose variants each have one spelling in the configuration.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
@@ -19,6 +22,18 @@ macro_rules! words {
             /// The value spelled `word`.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some($name::$variant),)+ _ => None }
+            }
+        }
+
+        impl Landing for $name {
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    Value::Text(word) => Self::from_word(&word),
+                    _ => None,
+                }
+            }
+            fn to_value(&self) -> Value {
+                Value::Text(self.word().to_owned())
             }
         }
 

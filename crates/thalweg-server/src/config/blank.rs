@@ -1,0 +1,109 @@
+//! The configuration before any value has landed. Nothing of this is a default: the key table has those, and loading
+//! overwrites every field.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use thalweg_model::Span;
+
+use super::settings::*;
+use super::words::*;
+
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+impl Config {
+    pub(super) fn blank() -> Self {
+        Config {
+            data_dir: PathBuf::new(),
+            shards: None,
+            log: Log { level: LogLevel::Off, format: LogFormat::Text, file: None },
+            listeners: BTreeMap::new(),
+            admin: Admin { enabled: false, bind: NOWHERE, token: None },
+            access: Access {
+                password_file: None,
+                acl_file: None,
+                anonymous_user: String::new(),
+                default: None,
+                scram: false,
+                jwt: Jwt {
+                    secret_file: None,
+                    public_key_file: None,
+                    algorithm: JwtAlgorithm::Hs256,
+                    audience: None,
+                    issuer: None,
+                    user_claim: String::new(),
+                    required: false,
+                },
+            },
+            limits: Limits {
+                connections_max: 0,
+                connections_per_address_max: None,
+                connect_rate: None,
+                handshakes_max: 0,
+                client_id_bytes_max: 0,
+                packet_bytes_max: 0,
+                topic_levels_max: 0,
+                topic_bytes_max: 0,
+                subscriptions_per_session_max: 0,
+                publish_rate: None,
+                publish_bytes_rate: None,
+                memory_bytes_max: None,
+            },
+            queue: Queue {
+                messages_max: 0,
+                bytes_max: 0,
+                overflow: Overflow::DropNewest,
+                at_most_once_while_offline: false,
+                output_bytes_max: 0,
+                output_pace_max: Span::ZERO,
+            },
+            session: Session { expiry_max: Span::ZERO, v3_expiry: Span::ZERO, count_max: 0, redispatch: false },
+            retained: Retained { enabled: false, messages_max: 0, bytes_max: 0, expiry_max: Span::ZERO },
+            mqtt: Mqtt {
+                receive_maximum: 0,
+                inflight_max: 0,
+                topic_alias_maximum: 0,
+                topic_alias_out_max: 0,
+                keep_alive_max: Span::ZERO,
+                keep_alive_default: Span::ZERO,
+                maximum_qos: 0,
+                shared_subscriptions: false,
+                wildcard_subscriptions: false,
+                subscription_identifiers: false,
+                response_information: String::new(),
+                server_reference: String::new(),
+            },
+            groups: Groups { strategy: GroupStrategy::RoundRobin, messages_max: 0, bytes_max: 0, settle_timeout: None },
+            sys: Sys { interval: None },
+        }
+    }
+}
+
+impl Listener {
+    pub(super) fn blank() -> Self {
+        Listener {
+            enabled: false,
+            kind: ListenerKind::Mqtt,
+            transport: Transport::Tcp,
+            bind: Bind::Socket(NOWHERE),
+            anonymous: None,
+            connections_max: None,
+            connect_timeout: Span::ZERO,
+            packet_bytes_max: None,
+            publish_rate: None,
+            proxy_protocol: ProxyProtocol::Off,
+            proxy_trusted: Vec::new(),
+            tls: Tls {
+                certificate: None,
+                key: None,
+                client_ca: None,
+                client_certificate: ClientCertificate::None,
+                identity: CertificateIdentity::None,
+                minimum_version: TlsVersion::V12,
+            },
+            websocket: WebSocket { path: String::new(), origins: Vec::new() },
+            unix_mode: 0,
+        }
+    }
+}

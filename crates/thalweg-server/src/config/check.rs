@@ -1,0 +1,268 @@
+//! What one key cannot know: settings that contradict each other, lock everybody out or let everybody in.
+
+use std::net::SocketAddr;
+
+use super::error::{ConfigError, Origin, Origins};
+use super::keys::Key;
+use super::kind::{Kind, Value};
+use super::settings::{Bind, Config, Listener};
+use super::words::{AccessDefault, CertificateIdentity, ClientCertificate, Transport};
+
+/// Every contradiction in `config`.
+pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
+    let mut checks = Checks { config, origins, errors: Vec::new() };
+    for (name, listener) in config.enabled_listeners() {
+        checks.transport(name, listener);
+        checks.tls(name, listener);
+        checks.anonymous(name, listener);
+    }
+    checks.somewhere_to_connect();
+    checks.binds();
+    checks.admin();
+    checks.jwt();
+    checks.access();
+    checks.errors
+}
+
+struct Checks<'a> {
+    config: &'a Config,
+    origins: &'a Origins,
+    errors: Vec<ConfigError>,
+}
+
+impl Checks<'_> {
+    /// Reports a mistake at the first of `keys` that somebody set.
+    fn report(&mut self, keys: &[String], what: impl Into<String>, mend: impl Into<String>) {
+        let origin = keys.iter().map(|key| self.origins.of(key)).find(|origin| *origin != Origin::Default);
+        self.errors.push(ConfigError::new(origin.unwrap_or_default(), what, mend));
+    }
+
+    fn transport(&mut self, name: &str, listener: &Listener) {
+        let (bind, transport) = (format!("listeners.{name}.bind"), format!("listeners.{name}.transport"));
+        let mismatch = match (&listener.bind, listener.transport) {
+            (Bind::Socket(_), Transport::Unix) => Some("the path of a socket, such as \"/run/thalweg.sock\""),
+            (Bind::Path(_), Transport::Unix) | (Bind::Socket(_), _) => None,
+            (Bind::Path(_), _) => Some("an IP address and port"),
+        };
+        if let Some(wanted) = mismatch {
+            let what = format!("{bind} is \"{}\", but {transport} is {}", listener.bind, listener.transport);
+            self.report(
+                &[bind.clone(), transport.clone()],
+                what,
+                format!("Set {bind} to {wanted}, or change {transport}"),
+            );
+        }
+        let path = format!("listeners.{name}.websocket.path");
+        if !listener.websocket.path.starts_with('/') {
+            let what = format!("{path} is \"{}\", which does not begin with a slash", listener.websocket.path);
+            self.report(&[path], what, format!("Write \"/{}\"", listener.websocket.path));
+        }
+    }
+
+    fn tls(&mut self, name: &str, listener: &Listener) {
+        let key = |last: &str| format!("listeners.{name}.tls.{last}");
+        let transport = format!("listeners.{name}.transport");
+        let given = [
+            ("certificate", listener.tls.certificate.is_some()),
+            ("key", listener.tls.key.is_some()),
+            ("client_ca", listener.tls.client_ca.is_some()),
+            ("client_certificate", listener.tls.client_certificate != ClientCertificate::None),
+        ];
+        if !listener.transport.is_encrypted() {
+            // Somebody who names a certificate believes that the listener is encrypted.
+            if let Some((last, _)) = given.iter().find(|(_, given)| *given) {
+                let what =
+                    format!("{} is set, but {transport} is {}, which is not encrypted", key(last), listener.transport);
+                self.report(&[key(last)], what, format!("Set {transport} to tls or wss, or remove the tls keys"));
+            }
+            return;
+        }
+        for (last, _) in given.iter().take(2).filter(|(_, given)| !given) {
+            let what = format!("{} is missing, and {transport} is {}", key(last), listener.transport);
+            self.report(std::slice::from_ref(&transport), what, format!("Set {} to the path of a PEM file", key(last)));
+        }
+        let asks = listener.tls.client_certificate != ClientCertificate::None;
+        if asks && listener.tls.client_ca.is_none() {
+            let what = format!(
+                "{} is missing, and {} is {}",
+                key("client_ca"),
+                key("client_certificate"),
+                listener.tls.client_certificate
+            );
+            let mend =
+                format!("Set {} to a PEM file with the authorities that sign client certificates", key("client_ca"));
+            self.report(&[key("client_certificate")], what, mend);
+        }
+        if !asks && listener.tls.identity != CertificateIdentity::None {
+            let what = format!(
+                "{} is {}, but clients are not asked for a certificate",
+                key("identity"),
+                listener.tls.identity
+            );
+            self.report(&[key("identity")], what, format!("Set {} to optional or required", key("client_certificate")));
+        }
+    }
+
+    /// The promise of a safe default: beyond this machine, nobody is let in unless somebody said so.
+    fn anonymous(&mut self, name: &str, listener: &Listener) {
+        if listener.admits_anonymous() || self.config.can_log_in(listener) {
+            return;
+        }
+        let (anonymous, bind) = (format!("listeners.{name}.anonymous"), format!("listeners.{name}.bind"));
+        let what = match listener.anonymous {
+            Some(_) => {
+                format!("{anonymous} is false, and no way to log in is configured, so that nobody could connect")
+            }
+            None => format!(
+                "{bind} is {}, which other machines can reach, and no way to log in is configured",
+                listener.bind
+            ),
+        };
+        let mend = format!(
+            "Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with {anonymous} = true"
+        );
+        self.report(&[anonymous, bind], what, mend);
+    }
+
+    fn somewhere_to_connect(&mut self) {
+        if self.config.enabled_listeners().next().is_none() {
+            let keys: Vec<String> =
+                self.config.listeners.keys().map(|name| format!("listeners.{name}.enabled")).collect();
+            self.report(&keys, "No listener is enabled, so that nobody could connect", "Enable at least one listener");
+        }
+    }
+
+    fn binds(&mut self) {
+        let mut taken: Vec<(String, Bind)> = Vec::new();
+        if self.config.admin.enabled {
+            taken.push(("admin.bind".into(), Bind::Socket(self.config.admin.bind)));
+        }
+        let config = self.config;
+        for (name, listener) in config.enabled_listeners() {
+            let key = format!("listeners.{name}.bind");
+            if let Some((other, place)) = taken.iter().find(|(_, place)| collide(place, &listener.bind)) {
+                let what = format!("{key} is {}, and {other} is {place}: both cannot listen there", listener.bind);
+                let mend = match other.strip_suffix(".bind") {
+                    Some(table) => format!("Change one of them, or set {table}.enabled = false"),
+                    None => "Change one of them".into(),
+                };
+                let keys = [key.clone(), other.clone()];
+                self.report(&keys, what, mend);
+            }
+            taken.push((key, listener.bind.clone()));
+        }
+    }
+
+    fn admin(&mut self) {
+        let admin = &self.config.admin;
+        if admin.enabled && !admin.bind.ip().is_loopback() && admin.token.is_none() {
+            let what =
+                format!("admin.bind is {}, which other machines can reach, and admin.token is not set", admin.bind);
+            let mend =
+                "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false";
+            self.report(&["admin.bind".into()], what, mend);
+        }
+    }
+
+    fn jwt(&mut self) {
+        let jwt = &self.config.access.jwt;
+        let (secret, public) = ("access.jwt.secret_file", "access.jwt.public_key_file");
+        let wants_secret = jwt.algorithm.is_symmetric();
+        match (&jwt.secret_file, &jwt.public_key_file) {
+            (Some(_), Some(_)) => {
+                let what = format!("{secret} and {public} are both set, but only one algorithm is accepted");
+                self.report(
+                    &[secret.into(), public.into()],
+                    what,
+                    "Remove the one that your tokens are not signed with",
+                );
+            }
+            (Some(_), None) if !wants_secret => {
+                let what = format!("access.jwt.algorithm is {}, which takes a public key, not a secret", jwt.algorithm);
+                let mend = format!("Set {public} instead of {secret}, or choose HS256, HS384 or HS512");
+                self.report(&["access.jwt.algorithm".into(), secret.into()], what, mend);
+            }
+            (None, Some(_)) if wants_secret => {
+                let what = format!("access.jwt.algorithm is {}, which takes a secret, not a public key", jwt.algorithm);
+                let mend =
+                    format!("Set access.jwt.algorithm to the key's, such as RS256 or ES256, or set {secret} instead");
+                self.report(&["access.jwt.algorithm".into(), public.into()], what, mend);
+            }
+            (None, None) => {
+                let idle = [
+                    ("audience", jwt.audience.is_some()),
+                    ("issuer", jwt.issuer.is_some()),
+                    ("required", jwt.required),
+                ];
+                let set = idle.iter().find(|(_, set)| *set).map(|(last, _)| format!("access.jwt.{last}"));
+                if let Some(key) = set {
+                    let what = format!("{key} is set, but there is no key to check tokens with");
+                    self.report(&[key], what, format!("Set {secret} or {public}, or remove it"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn access(&mut self) {
+        let access = &self.config.access;
+        if access.default == Some(AccessDefault::Deny) && access.acl_file.is_none() {
+            let what = "access.default is deny, and there are no rules, so that nobody could publish or subscribe";
+            self.report(&["access.default".into()], what, "Set access.acl_file, or access.default to allow");
+        }
+    }
+}
+
+impl Config {
+    /// Whether a client of `listener` can prove who it is.
+    fn can_log_in(&self, listener: &Listener) -> bool {
+        let by_certificate = listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
+        self.has_authentication() || by_certificate || self.needs_certificate(listener)
+    }
+
+    /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
+    fn needs_certificate(&self, listener: &Listener) -> bool {
+        listener.transport.is_encrypted() && listener.tls.client_certificate == ClientCertificate::Required
+    }
+
+    /// The files that the configuration names and that cannot be opened for reading. `config check` and the start ask.
+    pub fn unreadable_files(&self, origins: &Origins) -> Vec<ConfigError> {
+        let mut errors = Vec::new();
+        for key in Key::all().iter().filter(|key| key.kind == Kind::File) {
+            for listener in self.places(key) {
+                let enabled =
+                    listener.and_then(|name| self.listeners.get(name)).is_none_or(|listener| listener.enabled);
+                if let (Some(Value::Path(path)), true) = (key.read(self, listener), enabled)
+                    && let Err(error) = std::fs::File::open(&path)
+                {
+                    let full = key.full_name(listener);
+                    let what = format!("{full} is {}, which cannot be read: {error}", path.display());
+                    let mend = "Make the file readable for the user that the broker runs as, or change the path; relative \
+                                paths in a file start at that file's directory";
+                    errors.push(ConfigError::new(origins.of(&full), what, mend));
+                }
+            }
+        }
+        errors
+    }
+
+    /// The listeners for which `key` has a value; one `None` for keys of the broker.
+    pub(super) fn places(&self, key: &Key) -> Vec<Option<&str>> {
+        if key.is_per_listener() { self.listeners.keys().map(|name| Some(name.as_str())).collect() } else { vec![None] }
+    }
+}
+
+/// Whether two sockets cannot both be opened. Port 0 is a different port each time.
+fn collide(one: &Bind, other: &Bind) -> bool {
+    let overlap = |a: &SocketAddr, b: &SocketAddr| {
+        a.port() == b.port()
+            && a.port() != 0
+            && a.is_ipv4() == b.is_ipv4()
+            && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
+    };
+    match (one, other) {
+        (Bind::Socket(a), Bind::Socket(b)) => overlap(a, b),
+        (Bind::Path(a), Bind::Path(b)) => a == b,
+        _ => false,
+    }
+}

@@ -1,0 +1,230 @@
+//! What a key is, and how one is found by its name.
+
+use std::path::Path;
+
+use super::kind::{Fault, Kind, Value, Written};
+use super::landing::Field;
+use super::nearest::nearest;
+use super::settings::{Config, Listener};
+use super::table::{KEYS, LISTENER_PRESETS};
+
+/// One setting, declared once: parser, checks, explanations, reference and reload all come from this.
+pub struct Key {
+    /// The dotted name; `<name>` stands for the name of a listener.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// The value when nobody sets it, as it would be written behind `--set`; empty is "not set".
+    pub default: &'static str,
+    /// The word for "none", such as `off`, where there is one.
+    pub none: Option<&'static str>,
+    /// Whether dumps hide the value.
+    pub secret: bool,
+    /// When a changed value applies.
+    pub reload: Reload,
+    /// What it is for, in one to three sentences.
+    pub doc: &'static str,
+    pub(super) field: Field,
+}
+
+/// When a value that changed in the file applies after SIGHUP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// At once, to connections that exist too.
+    Now,
+    /// To connections made from then on.
+    NewConnections,
+    /// When the broker starts again.
+    Restart,
+}
+
+/// Why a name is not a key.
+pub(super) enum Unknown {
+    /// It is a table of settings.
+    Table,
+    /// The name of a listener is not one.
+    ListenerName,
+    /// Nothing is called so; the nearest full name, if one is near.
+    Name(Option<String>),
+}
+
+impl Key {
+    /// Every key, in the order of the reference.
+    pub fn all() -> &'static [Key] {
+        KEYS
+    }
+
+    /// Whether every listener has one of these.
+    pub fn is_per_listener(&self) -> bool {
+        matches!(self.field, Field::Listener { .. })
+    }
+
+    /// The full name for the listener called `listener`.
+    pub fn full_name(&self, listener: Option<&str>) -> String {
+        match listener {
+            Some(listener) => self.name.replace("<name>", listener),
+            None => self.name.to_owned(),
+        }
+    }
+
+    /// The default, as it would be written behind `--set`; the two built-in listeners have their own.
+    /// `None` where a value must be given.
+    pub fn default_for(&self, listener: Option<&str>) -> Option<&'static str> {
+        let full = self.full_name(listener);
+        let preset = LISTENER_PRESETS.iter().find(|(name, _)| *name == full).map(|(_, value)| *value);
+        match preset {
+            Some(value) => Some(value),
+            None if self.name == BIND => None,
+            None => Some(self.default),
+        }
+    }
+
+    /// The value that `written` means.
+    pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
+        if let Written::Quoted(text) | Written::Loose(text) | Written::Bare(text) = written {
+            if self.none == Some(text.as_str()) {
+                return Ok(Value::Unset);
+            }
+            if text.is_empty() && self.none.is_none() {
+                if self.default.is_empty() {
+                    return Ok(Value::Unset);
+                }
+                let mend = format!("Write {}, or leave the key out for its default", self.kind.expectation());
+                return Err(Fault { what: "is empty".into(), mend });
+            }
+            if self.none.is_some() && self.leaves_out_zero() && text.trim_end_matches("/s") == "0" {
+                return Ok(Value::Unset);
+            }
+        }
+        self.kind.parse(written, base).map_err(|mut fault| {
+            if let Some(word) = self.none {
+                fault.mend = format!("{}, or \"{word}\"", fault.mend);
+            }
+            fault
+        })
+    }
+
+    /// Whether a plain `0` can only mean "none".
+    fn leaves_out_zero(&self) -> bool {
+        match self.kind {
+            Kind::Count { min, .. } | Kind::Size { min, .. } => min > 0,
+            Kind::Duration { min, .. } => min.nanos() > 0,
+            Kind::Rate | Kind::SizeRate => self.none == Some("off"),
+            _ => false,
+        }
+    }
+
+    /// The value in `config`; `None` if the key is per listener and there is no such listener.
+    pub(super) fn read(&self, config: &Config, listener: Option<&str>) -> Option<Value> {
+        match (self.field, listener) {
+            (Field::Broker { read, .. }, _) => Some(read(config)),
+            (Field::Listener { read, .. }, Some(name)) => config.listeners.get(name).map(read),
+            (Field::Listener { .. }, None) => None,
+        }
+    }
+
+    /// Puts a default or a checked value in its place.
+    pub(super) fn land(&self, config: &mut Config, listener: Option<&str>, value: Value) {
+        let landed = match (self.field, listener) {
+            (Field::Broker { land, .. }, _) => land(config, value),
+            (Field::Listener { land, .. }, Some(name)) => {
+                land(config.listeners.entry(name.to_owned()).or_insert_with(Listener::blank), value)
+            }
+            (Field::Listener { .. }, None) => false,
+        };
+        assert!(landed, "the table pairs {} with a field that cannot hold it", self.name);
+    }
+
+    /// `value` as it would be written in a file: the word for "none", or empty, where it is unset.
+    pub fn show(&self, value: &Value) -> String {
+        match (value, self.none) {
+            (Value::Unset, Some(word)) => format!("\"{word}\""),
+            (Value::Unset, None) => String::new(),
+            _ if self.secret => "\"(hidden)\"".into(),
+            (value, _) => self.kind.show(value),
+        }
+    }
+}
+
+impl Reload {
+    /// Whether a changed value waits for the next start.
+    pub fn needs_restart(self) -> bool {
+        self == Reload::Restart
+    }
+
+    /// The answer to "when does a change apply?".
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Reload::Now => "at once after a reload",
+            Reload::NewConnections => "to new connections after a reload",
+            Reload::Restart => "after a restart",
+        }
+    }
+}
+
+/// The key called `name`, and the listener it belongs to.
+pub(super) fn find(name: &str) -> Result<(&'static Key, Option<&str>), Unknown> {
+    let listener = listener_of(name);
+    let pattern = match listener {
+        Some(listener) => name.replacen(&format!("listeners.{listener}."), "listeners.<name>.", 1),
+        None => name.to_owned(),
+    };
+    match KEYS.iter().find(|key| key.name == pattern) {
+        Some(_) if listener.is_some_and(|listener| !is_listener_name(listener)) => Err(Unknown::ListenerName),
+        Some(key) => Ok((key, listener)),
+        None if is_table(name) => Err(Unknown::Table),
+        None => Err(Unknown::Name(nearest_key(name))),
+    }
+}
+
+/// Whether `name` is a table that holds keys.
+pub(super) fn is_table(name: &str) -> bool {
+    let pattern = match name.strip_prefix("listeners.") {
+        Some(rest) => match rest.split_once('.') {
+            Some((_, inner)) => format!("listeners.<name>.{inner}."),
+            None => "listeners.<name>.".to_owned(),
+        },
+        None => format!("{name}."),
+    };
+    KEYS.iter().any(|key| key.name.starts_with(&pattern))
+}
+
+/// The known table nearest to `name`.
+pub(super) fn nearest_table(name: &str) -> Option<String> {
+    let listener = listener_of(name).or_else(|| name.strip_prefix("listeners."));
+    let mut tables: Vec<String> = KEYS
+        .iter()
+        .filter_map(|key| {
+            key.name.rsplit_once('.').map(|(table, _)| table.replace("<name>", listener.unwrap_or("<name>")))
+        })
+        .collect();
+    tables.push("listeners".to_owned());
+    tables.dedup();
+    nearest(name, tables.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Whether a listener may be called `name`: lower case, because environment variables cannot tell.
+pub(super) fn is_listener_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+        && !name.contains("__")
+}
+
+fn nearest_key(name: &str) -> Option<String> {
+    // The second part of a name that has three is a listener's, whatever the first was meant to be.
+    let listener = name.split('.').nth(1).filter(|_| name.matches('.').count() >= 2).unwrap_or("<name>");
+    // Of two that are equally near, the broker's own is suggested, not the one that every listener has.
+    let (listeners, broker): (Vec<&Key>, Vec<&Key>) = KEYS.iter().partition(|key| key.is_per_listener());
+    let names: Vec<String> = broker.iter().chain(&listeners).map(|key| key.name.replace("<name>", listener)).collect();
+    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+fn listener_of(name: &str) -> Option<&str> {
+    name.strip_prefix("listeners.").and_then(|rest| rest.split_once('.')).map(|(listener, _)| listener)
+}
+
+/// What `is_listener_name` asks for, in words.
+pub(super) const LISTENER_NAME_RULE: &str =
+    "Use at most 64 lower-case letters, digits, `-` and `_`, and no two `_` in a row";
+
+pub(super) const BIND: &str = "listeners.<name>.bind";

@@ -1,0 +1,320 @@
+//! The table of keys: every setting of the broker, declared once and nowhere else.
+
+use thalweg_model::Span;
+
+use super::keys::Key;
+use super::keys::Reload::{NewConnections, Now, Restart};
+use super::kind::Kind::{
+    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Rate, Size, SizeRate, Socket, Text, Texts, Word,
+};
+use super::landing::{Field, Landing, broker, land, listener};
+use super::settings::SHARDS_MAX;
+use super::words::*;
+
+/// Declares [`KEYS`]. An entry reads: scope, path of the field (which is the name of the key too), kind, default, the
+/// word for "none" if there is one, when a change applies; documentation.
+macro_rules! keys {
+    ($($scope:ident $first:ident $(. $more:ident)*: $kind:expr,
+        default $default:literal $(none $none:literal)? $(secret $secret:literal)?, $reload:ident; $doc:literal;)+) => {
+        pub(super) static KEYS: &[Key] = &[$(
+            Key {
+                name: concat!(prefix!($scope), stringify!($first) $(, ".", stringify!($more))*),
+                kind: $kind,
+                default: $default,
+                none: given!($($none)?),
+                secret: matches!(given!($($secret)?), Some(true)),
+                reload: $reload,
+                doc: $doc,
+                field: $scope!($first $(. $more)*),
+            },
+        )+];
+    };
+}
+
+macro_rules! prefix {
+    (broker) => {
+        ""
+    };
+    (listener) => {
+        "listeners.<name>."
+    };
+}
+
+macro_rules! given {
+    () => {
+        None
+    };
+    ($value:literal) => {
+        Some($value)
+    };
+}
+
+keys! {
+    broker data_dir: Path, default "./thalweg-data", Restart;
+        "Directory of the broker's own files. Reserved for the journal: this version keeps messages in memory and \
+         writes nothing here.";
+    broker shards: Count { min: 1, max: SHARDS_MAX as u64 }, default "automatic" none "automatic", Restart;
+        "Number of shards: threads that each own their share of the connections and sessions. `automatic` (or 0) is \
+         one per two cores, at least one: the other half of the machine is for the kernel's network work.";
+
+    broker log.level: Word(LogLevel::WORDS), default "info", Now;
+        "How much is logged. `debug` writes a line per connection and refusal, `trace` one per packet: do not leave \
+         either on under load.";
+    broker log.format: Word(LogFormat::WORDS), default "text", Restart;
+        "Shape of a log line: `text` for people, `json` (one object per line) for collectors.";
+    broker log.file: Path, default "", Restart;
+        "File that log lines are appended to. Not set: standard error.";
+
+    listener enabled: Flag, default "true", Restart;
+        "Whether the broker opens this listener. The listeners `mqtt` and `websocket` exist without being \
+         mentioned; this is how to be rid of one.";
+    listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
+        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet.";
+    listener transport: Word(Transport::WORDS), default "tcp", Restart;
+        "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, or a Unix socket. The built-in \
+         listener `websocket` starts as `ws`.";
+    listener bind: Bind, default "", Restart;
+        "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
+         listeners: `mqtt` has 127.0.0.1:1883 and `websocket` 127.0.0.1:8083. Port 0 lets the system choose.";
+    listener anonymous: Flag, default "local" none "local", NewConnections;
+        "Whether clients without user name, token or certificate are let in. `local` lets them in where only this \
+         machine can connect (loopback addresses and Unix sockets); any other listener then needs authentication \
+         configured, or the broker refuses to start.";
+    listener connections_max: Count { min: 1, max: 10_000_000 }, default "off" none "off", NewConnections;
+        "Most connections at once on this listener, within `limits.connections_max`. When reached, new ones are \
+         closed at accept.";
+    listener connect_timeout: seconds(1, 3600), default "10s", NewConnections;
+        "Time from accept until TLS, WebSocket and the client's CONNECT must be complete. Then the connection is \
+         closed.";
+    listener packet_bytes_max: packet_bytes(), default "inherit" none "inherit", NewConnections;
+        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`.";
+    listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
+        "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
+         is no limit.";
+    listener proxy_protocol: Word(ProxyProtocol::WORDS), default "off", Restart;
+        "Whether each connection opens with a PROXY protocol header that names the client's real address, and in \
+         which version. With a value other than `off`, connections without the header are closed.";
+    listener proxy_trusted: Addresses, default "", Restart;
+        "Addresses of the proxies whose headers are believed; connections from elsewhere are closed. Not set: every \
+         peer is believed, so let only the proxy reach the port.";
+    listener unix_mode: Mode, default "0660", Restart;
+        "Permission bits of the Unix socket, in octal.";
+    listener tls.certificate: File, default "", NewConnections;
+        "PEM file with the certificate chain, the broker's own certificate first. A reload reads it again even if \
+         its name is the same.";
+    listener tls.key: File, default "", NewConnections;
+        "PEM file with the private key of the certificate (PKCS#8, PKCS#1 or SEC1, not encrypted).";
+    listener tls.client_ca: File, default "", NewConnections;
+        "PEM file with the authorities that sign client certificates. Needed once `tls.client_certificate` is \
+         `optional` or `required`.";
+    listener tls.client_certificate: Word(ClientCertificate::WORDS), default "none", NewConnections;
+        "Whether clients are asked for a certificate: not at all, verified if they bring one, or refused without.";
+    listener tls.identity: Word(CertificateIdentity::WORDS), default "none", NewConnections;
+        "Which part of the client's certificate names the user: the subject's common name, or the first subject \
+         alternative name. `none` leaves the user to the CONNECT packet; any other value makes the certificate the \
+         log-in, and no password is asked.";
+    listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
+        "Oldest TLS version accepted.";
+    listener websocket.path: Text, default "/mqtt", NewConnections;
+        "HTTP path of the WebSocket upgrade; requests for other paths get 404.";
+    listener websocket.origins: Texts, default "", NewConnections;
+        "`Origin` headers that browsers may send, such as \"https://example.org\"; others get 403. Not set: any, \
+         and clients that send none are always let in.";
+
+    broker admin.enabled: Flag, default "true", Restart;
+        "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
+    broker admin.bind: Socket, default "127.0.0.1:7883", Restart;
+        "IP address and port of the admin HTTP interface. Beyond loopback it needs `admin.token`.";
+    broker admin.token: Text, default "" secret true, Restart;
+        "Bearer token that callers of /v1 and /metrics must send. Better set through the environment \
+         (THALWEG_ADMIN__TOKEN) than in a file that others can read.";
+
+    broker access.password_file: File, default "", Now;
+        "File with users and password hashes, one `user:hash` per line: argon2id, or the hashes of \
+         mosquitto_passwd. Setting it turns on log-in by password.";
+    broker access.acl_file: File, default "", Now;
+        "File with the rules for who may publish and subscribe where, in mosquitto's format, with %c for the client \
+         id and %u for the user name.";
+    broker access.default: Word(AccessDefault::WORDS), default "automatic" none "automatic", Now;
+        "What happens to an action that no rule of `access.acl_file` mentions. `automatic` denies it when there is \
+         such a file and allows it when there is none.";
+    broker access.anonymous_user: Text, default "", NewConnections;
+        "User name that rules see for clients that were let in without one. Not set: only rules without a user \
+         apply.";
+    broker access.scram: Flag, default "true", NewConnections;
+        "Whether MQTT 5 clients may log in with SCRAM-SHA-256, where the password never crosses the network. Needs \
+         SCRAM entries in `access.password_file`; without them it has no effect.";
+    broker access.jwt.secret_file: File, default "", Now;
+        "File with the secret shared with the token issuer, for the HS algorithms. Setting it turns on log-in by \
+         JSON Web Token, sent as the password.";
+    broker access.jwt.public_key_file: File, default "", Now;
+        "PEM file with the token issuer's public key, for all other algorithms. Setting it turns on log-in by JSON \
+         Web Token, sent as the password.";
+    broker access.jwt.algorithm: Word(JwtAlgorithm::WORDS), default "HS256", Now;
+        "The one signature algorithm accepted. A token cannot choose another.";
+    broker access.jwt.audience: Text, default "", Now;
+        "Value that a token's `aud` claim must contain. Not set: not checked.";
+    broker access.jwt.issuer: Text, default "", Now;
+        "Value that a token's `iss` claim must have. Not set: not checked.";
+    broker access.jwt.user_claim: Text, default "sub", Now;
+        "Claim of the token that names the user.";
+    broker access.jwt.required: Flag, default "false", Now;
+        "Whether every password must be a token, so that `access.password_file` alone admits nobody.";
+
+    broker limits.connections_max: Count { min: 1, max: 10_000_000 }, default "1000000", NewConnections;
+        "Most connections at once. When reached, new ones are closed at accept. The process's limit on open files \
+         must be as high (ulimit -n).";
+    broker limits.connections_per_address_max: Count { min: 1, max: 10_000_000 }, default "off" none "off", NewConnections;
+        "Most connections at once from one IP address. Keep it off behind NAT or a proxy without PROXY \
+         protocol.";
+    broker limits.connect_rate: Rate, default "off" none "off", NewConnections;
+        "Connections accepted per second over all listeners. Those above it wait in the system's accept \
+         queue.";
+    broker limits.handshakes_max: Count { min: 1, max: 1_000_000 }, default "1024", NewConnections;
+        "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once. More wait in the \
+         system's accept queue, so that a storm of reconnects cannot take memory or time from connected clients.";
+    broker limits.client_id_bytes_max: Count { min: 23, max: 65_535 }, default "1024", NewConnections;
+        "Longest client id in bytes; longer ones are refused with \"client identifier not valid\". MQTT allows \
+         65,535, and promises clients only 23.";
+    broker limits.packet_bytes_max: packet_bytes(), default "16MiB", NewConnections;
+        "Largest packet accepted, told to MQTT 5 clients as Maximum Packet Size. A connection that sends a larger \
+         one is closed.";
+    broker limits.topic_levels_max: Count { min: 1, max: 65_536 }, default "128", NewConnections;
+        "Most levels (parts between slashes) in a topic or filter.";
+    broker limits.topic_bytes_max: Count { min: 1, max: 65_535 }, default "65535", NewConnections;
+        "Longest topic or filter in bytes. The default is what MQTT can express.";
+    broker limits.subscriptions_per_session_max: Count { min: 1, max: 10_000_000 }, default "10000", NewConnections;
+        "Most subscriptions of one session. Those beyond it are answered with \"quota exceeded\" (failure in MQTT \
+         3).";
+    broker limits.publish_rate: Rate, default "off" none "off", NewConnections;
+        "Publishes per second accepted from each connection. The broker stops reading from a client that is faster; \
+         nothing is dropped.";
+    broker limits.publish_bytes_rate: SizeRate, default "off" none "off", NewConnections;
+        "Published bytes per second accepted from each connection. The broker stops reading from a client that is \
+         faster; nothing is dropped.";
+    broker limits.memory_bytes_max: Size { min: 16 * MIB, max: 64 * TIB }, default "automatic" none "automatic", Restart;
+        "Memory for messages over the whole broker. Near it the broker slows publishers, then drops QoS 0 messages, \
+         then refuses new connections. `automatic` is three quarters of the machine's (or the container's) \
+         memory.";
+
+    broker queue.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
+        "Most messages that wait for one session. Then `queue.overflow` decides.";
+    broker queue.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
+        "Most bytes that wait for one session. Then `queue.overflow` decides.";
+    broker queue.overflow: Word(Overflow::WORDS), default "drop-newest", Now;
+        "What a full queue does with the next message: drop the one that has waited longest, drop the new one, or \
+         drop it and disconnect the receiver. Each drop is counted with its reason.";
+    broker queue.at_most_once_while_offline: Flag, default "false", Now;
+        "Whether QoS 0 messages wait for sessions that are not connected. MQTT leaves it open; most brokers drop \
+         them.";
+    broker queue.output_bytes_max: Size { min: 4 * KIB, max: GIB }, default "1MiB", Now;
+        "Bytes that may wait for a slow client's socket. Beyond it QoS 0 messages for this client are dropped and \
+         counted; QoS 1 and 2 wait in its queue.";
+    broker queue.output_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(1), step: NANO }, default "20ms", Now;
+        "Longest time that the broker gathers messages for a busy client into one larger write. Connections with \
+         little traffic are always written to at once; 0s does so for all.";
+
+    broker session.expiry_max: expiry(0), default "unlimited" none "unlimited", NewConnections;
+        "Longest session expiry that MQTT 5 clients are granted; a longer wish is shortened, and the client is \
+         told. 0s ends each session with its connection.";
+    broker session.v3_expiry: expiry(1), default "7d" none "never", NewConnections;
+        "How long the session of an MQTT 3 client with clean session 0 is kept after it disconnects. MQTT 3 has no \
+         expiry of its own, so that with `never` forgotten clients fill the memory.";
+    broker session.count_max: Count { min: 1, max: 100_000_000 }, default "2000000", NewConnections;
+        "Most sessions, connected or not. When reached, clients without a session are refused with \"quota \
+         exceeded\".";
+    broker session.redispatch: Flag, default "true", Now;
+        "Whether QoS 1 messages of a shared subscription that a client has not acknowledged go to another member as \
+         soon as it disconnects. If not, they wait for its return or the end of its session.";
+
+    broker retained.enabled: Flag, default "true", NewConnections;
+        "Whether retained messages are kept. If not, MQTT 5 clients are told so, and a retained publish is refused.";
+    broker retained.messages_max: Count { min: 1, max: 1_000_000_000 }, default "1000000", Now;
+        "Most retained messages. When reached, new topics are not retained; known ones are still replaced.";
+    broker retained.bytes_max: Size { min: KIB, max: TIB }, default "256MiB", Now;
+        "Most bytes of retained messages. When reached, messages are not retained; they are still delivered.";
+    broker retained.expiry_max: expiry(1), default "never" none "never", Now;
+        "How long a retained message is kept at most, whatever expiry it carries.";
+
+    broker mqtt.receive_maximum: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
+        "QoS 1 and 2 messages that an MQTT 5 client may have on the way to us without an answer.";
+    broker mqtt.inflight_max: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
+        "QoS 1 and 2 messages on the way to a client without an answer. MQTT 5 clients can lower it by Receive \
+         Maximum; MQTT 3 clients cannot say, so lower it here for small devices.";
+    broker mqtt.topic_alias_maximum: Count { min: 0, max: 65_535 }, default "64", NewConnections;
+        "Topic aliases that an MQTT 5 client may use towards us. Each costs memory for one topic per connection; 0 \
+         offers none.";
+    broker mqtt.topic_alias_out_max: Count { min: 0, max: 65_535 }, default "16", NewConnections;
+        "Topic aliases that we use towards an MQTT 5 client that allows them; 0 uses none.";
+    broker mqtt.keep_alive_max: keep_alive(), default "0s", NewConnections;
+        "Longest keep-alive that clients may ask for; MQTT 5 clients are told, MQTT 3 clients are simply held to \
+         it. 0s accepts every wish.";
+    broker mqtt.keep_alive_default: keep_alive(), default "0s", NewConnections;
+        "Keep-alive for MQTT 5 clients that ask for none; they are told. 0s leaves them without, so that a vanished \
+         peer is found out only by TCP.";
+    broker mqtt.maximum_qos: Count { min: 0, max: 2 }, default "2", NewConnections;
+        "Highest QoS accepted and granted.";
+    broker mqtt.shared_subscriptions: Flag, default "true", NewConnections;
+        "Whether clients may share subscriptions ($share/group/filter). MQTT 3 clients may too.";
+    broker mqtt.wildcard_subscriptions: Flag, default "true", NewConnections;
+        "Whether clients may subscribe with `+` and `#`.";
+    broker mqtt.subscription_identifiers: Flag, default "true", NewConnections;
+        "Whether MQTT 5 clients may attach identifiers to their subscriptions.";
+    broker mqtt.response_information: Text, default "", NewConnections;
+        "Response Information for MQTT 5 clients that ask for it, usually a topic prefix that the client may \
+         receive answers under. Not set: none.";
+    broker mqtt.server_reference: Text, default "", NewConnections;
+        "Address of another server. If set, new clients are not served here: MQTT 5 clients are sent there with \
+         \"use another server\", MQTT 3 clients refused with \"server unavailable\".";
+
+    broker groups.strategy: Word(GroupStrategy::WORDS), default "round-robin", Now;
+        "How a shared subscription chooses the member that gets the next message: in turn, by chance, the same \
+         until it fails, the one with fewest unacknowledged messages, or by publisher or topic so that order is \
+         kept.";
+    broker groups.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
+        "Most messages that wait for one shared subscription when no member can take them. Then `queue.overflow` \
+         decides.";
+    broker groups.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
+        "Most bytes that wait for one shared subscription. Then `queue.overflow` decides.";
+    broker groups.settle_timeout: seconds(1, 7 * 86_400), default "30s" none "off", Now;
+        "Time a member has to acknowledge a QoS 1 message of a shared subscription before another member gets it \
+         too. Work that takes longer needs a longer time, or is done twice.";
+
+    broker sys.interval: seconds(1, 86_400), default "10s" none "off", Now;
+        "Time between two rounds of statistics under $SYS.";
+}
+
+/// What the two listeners that exist without being mentioned have instead of the defaults above.
+pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
+    ("listeners.mqtt.bind", "127.0.0.1:1883"),
+    ("listeners.websocket.bind", "127.0.0.1:8083"),
+    ("listeners.websocket.transport", "ws"),
+];
+
+/// The listeners that exist without being mentioned.
+pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
+
+/// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
+const fn packet_bytes() -> Kind {
+    Size { min: 64, max: 268_435_460 }
+}
+
+/// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10]).
+const fn keep_alive() -> Kind {
+    Duration { min: Span::ZERO, max: Span::from_secs(65_535), step: Span::from_secs(1) }
+}
+
+/// Expiry crosses the wire as whole seconds in four bytes, of which the last value means "never".
+const fn expiry(least: u64) -> Kind {
+    Duration { min: Span::from_secs(least), max: Span::from_secs(0xFFFF_FFFE), step: Span::from_secs(1) }
+}
+
+const fn seconds(least: u64, most: u64) -> Kind {
+    Duration { min: Span::from_secs(least), max: Span::from_secs(most), step: Span::from_millis(1) }
+}
+
+const NANO: Span = Span::from_nanos(1);
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;

@@ -1,0 +1,557 @@
+//! The configuration as its users meet it: files, variables, arguments, and the sentences they get back.
+
+use std::path::{Path, PathBuf};
+
+use thalweg_model::Span;
+
+use super::kind::Written;
+use super::*;
+
+const FILE: &str = "thalweg.toml";
+
+#[test]
+fn with_no_configuration_two_listeners_and_the_admin_interface_are_on_loopback() {
+    let config = Config::default();
+    let opened: Vec<_> = config
+        .enabled_listeners()
+        .map(|(name, listener)| (name, listener.transport, listener.bind.to_string(), listener.admits_anonymous()))
+        .collect();
+    assert_eq!(
+        opened,
+        [
+            ("mqtt", Transport::Tcp, "127.0.0.1:1883".into(), true),
+            ("websocket", Transport::Ws, "127.0.0.1:8083".into(), true)
+        ]
+    );
+    assert_eq!(config.admin.bind.to_string(), "127.0.0.1:7883");
+    assert_eq!(config.access.default_verdict(), AccessDefault::Allow);
+    assert_eq!(config.queue.bytes_max, 64 << 20);
+    assert_eq!(config.session.expiry_max, Span::FOREVER);
+    assert_eq!(config.session.v3_expiry, Span::from_secs(7 * 86_400));
+    assert_eq!((config.shard_count(1), config.shard_count(2), config.shard_count(1000)), (1, 1, 64));
+}
+
+#[test]
+fn every_default_reads_back_from_the_field_it_lands_in() {
+    let config = Config::default();
+    for key in Key::all() {
+        for listener in config.places(key) {
+            let default = key.default_for(listener).expect("the built-in listeners have every default");
+            let wanted = key.parse(&Written::Loose(default.into()), Path::new("")).expect("defaults are valid");
+            assert_eq!(key.read(&config, listener), Some(wanted), "{}", key.full_name(listener));
+        }
+    }
+}
+
+/// A blank field could hold its default by chance; a value unlike the default cannot get there by chance.
+#[test]
+fn every_key_lands_in_a_field_of_its_own() {
+    let mut config = Config::default();
+    for key in Key::all() {
+        let listener = key.is_per_listener().then_some("mqtt");
+        let before: Vec<_> = readings(&config);
+        let Some(other) = unlike_the_default(key) else { continue };
+        key.land(&mut config, listener, other);
+        let changed: Vec<String> = before
+            .iter()
+            .zip(readings(&config))
+            .filter(|(before, after)| before.1 != after.1)
+            .map(|(before, _)| before.0.clone())
+            .collect();
+        assert_eq!(changed, [key.full_name(listener)]);
+    }
+}
+
+#[test]
+fn key_names_are_unique_and_documented_in_whole_sentences() {
+    for (index, key) in Key::all().iter().enumerate() {
+        assert!(Key::all().iter().skip(index + 1).all(|other| other.name != key.name), "{} is twice", key.name);
+        assert!(key.doc.ends_with('.') && key.doc.len() > 20, "{}: {}", key.name, key.doc);
+    }
+}
+
+#[test]
+fn a_later_source_has_the_last_word_and_is_named_as_the_origin() {
+    let text = "\nshards = 2\n[queue]\nmessages_max = 5\noverflow = \"drop-oldest\"\n[listeners.mqtt]\nbind = \"127.0.0.1:1\"\n";
+    let env =
+        [("THALWEG_QUEUE__MESSAGES_MAX", "6"), ("THALWEG_LISTENERS__MQTT__BIND", "127.0.0.1:2"), ("PATH", "/bin")];
+    let (config, origins) = load(text, &env, &["listeners.mqtt.bind=127.0.0.1:3"]).expect("valid");
+    assert_eq!(config.shards, Some(2));
+    assert_eq!(config.queue.messages_max, 6);
+    assert_eq!(config.queue.overflow, Overflow::DropOldest);
+    assert_eq!(config.listeners["mqtt"].bind.to_string(), "127.0.0.1:3");
+    for (key, origin) in [
+        ("shards", "thalweg.toml:2"),
+        ("queue.overflow", "thalweg.toml:5"),
+        ("queue.messages_max", "environment THALWEG_QUEUE__MESSAGES_MAX"),
+        ("listeners.mqtt.bind", "--set"),
+        ("queue.bytes_max", "default"),
+    ] {
+        assert_eq!(origins.of(key).to_string(), origin, "{key}");
+    }
+}
+
+#[test]
+fn values_are_read_in_the_units_people_write() {
+    for (set, key, shown) in [
+        ("queue.bytes_max=65536", "queue.bytes_max", "\"64KiB\""),
+        ("queue.bytes_max=64 KiB", "queue.bytes_max", "\"64KiB\""),
+        ("queue.bytes_max=1000000", "queue.bytes_max", "1000000"),
+        ("queue.messages_max=1_000", "queue.messages_max", "1000"),
+        ("sys.interval=1500ms", "sys.interval", "\"1500ms\""),
+        ("sys.interval=0", "sys.interval", "\"off\""),
+        ("sys.interval=off", "sys.interval", "\"off\""),
+        ("mqtt.keep_alive_max=0", "mqtt.keep_alive_max", "\"0s\""),
+        ("limits.publish_rate=1000/s", "limits.publish_rate", "\"1000/s\""),
+        ("limits.publish_rate=1000", "limits.publish_rate", "\"1000/s\""),
+        ("limits.publish_rate=0/s", "limits.publish_rate", "\"off\""),
+        ("limits.publish_bytes_rate=1MiB/s", "limits.publish_bytes_rate", "\"1MiB/s\""),
+        ("listeners.mqtt.publish_rate=0", "listeners.mqtt.publish_rate", "\"0/s\""),
+        ("listeners.mqtt.unix_mode=660", "listeners.mqtt.unix_mode", "\"0660\""),
+        ("listeners.mqtt.proxy_trusted=10.0.0.1, ::1", "listeners.mqtt.proxy_trusted", "[\"10.0.0.1\", \"::1\"]"),
+        ("listeners.mqtt.anonymous=local", "listeners.mqtt.anonymous", "\"local\""),
+        ("session.expiry_max=0s", "session.expiry_max", "\"0s\""),
+        ("shards=0", "shards", "\"automatic\""),
+        ("admin.bind=localhost:0", "admin.bind", "\"127.0.0.1:0\""),
+    ] {
+        let (config, _) = load("", &[], &[set]).unwrap_or_else(|errors| panic!("{set}: {errors:?}"));
+        let (key, listener) = match keys::find(key) {
+            Ok(found) => found,
+            Err(_) => panic!("{key} is not a key"),
+        };
+        assert_eq!(key.show(&key.read(&config, listener).expect("it exists")), shown, "{set}");
+    }
+}
+
+#[test]
+fn paths_in_a_file_start_at_its_directory_and_others_where_we_are() {
+    let text = "[access]\npassword_file = \"users\"\nacl_file = \"/etc/rules\"\n";
+    let sets = ["listeners.s.bind=run/s.sock".to_owned(), "listeners.s.transport=unix".to_owned()];
+    let (config, _) =
+        Config::from_text(Some((Path::new("/srv/broker/t.toml"), text)), std::iter::empty(), &sets).expect("valid");
+    assert_eq!(config.access.password_file, Some(PathBuf::from("/srv/broker/users")));
+    assert_eq!(config.access.acl_file, Some(PathBuf::from("/etc/rules")));
+    assert_eq!(config.listeners["s"].bind, Bind::Path("run/s.sock".into()));
+    assert_eq!(config.data_dir, PathBuf::from("./thalweg-data"));
+    assert_eq!(config.access.default_verdict(), AccessDefault::Deny);
+}
+
+#[test]
+fn listener_overrides_stand_before_the_limits_they_replace() {
+    let text = "[limits]\npublish_rate = \"10/s\"\n[listeners.free]\nbind = \"127.0.0.1:9\"\npublish_rate = 0\npacket_bytes_max = 100\n";
+    let (config, _) = load(text, &[], &[]).expect("valid");
+    assert_eq!(config.publish_rate(&config.listeners["mqtt"]), Some(10));
+    assert_eq!(config.publish_rate(&config.listeners["free"]), None);
+    assert_eq!(config.packet_bytes_max(&config.listeners["mqtt"]), 16 << 20);
+    assert_eq!(config.packet_bytes_max(&config.listeners["free"]), 100);
+}
+
+#[test]
+fn mistakes_in_a_file_are_named_with_their_line_and_their_remedy() {
+    for (text, wanted) in [
+        (
+            "[queue]\n\noverlfow = \"drop-oldest\"",
+            "thalweg.toml:3: queue.overlfow is not a setting. Did you mean queue.overflow?",
+        ),
+        (
+            "[limits]\nmax_connections = 5",
+            "thalweg.toml:2: limits.max_connections is not a setting. Did you mean limits.connections_max?",
+        ),
+        (
+            "max_connections = 5",
+            "thalweg.toml:1: max_connections is not a setting. Did you mean limits.connections_max?",
+        ),
+        (
+            "persistence = true",
+            "thalweg.toml:1: persistence is not a setting. See docs/reference/config.md for the settings there are.",
+        ),
+        ("[listners.mqtt]\nbind = \"x\"", "thalweg.toml:1: There is no table [listners]. Did you mean [listeners]?"),
+        (
+            "[listeners.mqtt.tsl]\nkey = \"x\"",
+            "thalweg.toml:1: There is no table [listeners.mqtt.tsl]. Did you mean [listeners.mqtt.tls]?",
+        ),
+        (
+            "[listeners.mqtt]\nbnd = \"x\"",
+            "thalweg.toml:2: listeners.mqtt.bnd is not a setting. Did you mean listeners.mqtt.bind?",
+        ),
+        (
+            "[listeners.MQTT]\nbind = \"x\"",
+            "thalweg.toml:1: \"MQTT\" cannot be the name of a listener. Use at most 64 lower-case letters, digits, `-` and `_`, and no two `_` in a row.",
+        ),
+        (
+            "[listeners.plain]",
+            "thalweg.toml:1: listeners.plain.bind is missing. Set listeners.plain.bind to an IP address and port, such as 0.0.0.0:1883 or [::]:1883, or the path of a Unix socket.",
+        ),
+        ("queue = 5", "thalweg.toml:1: queue is a table of settings, not a value. Set the keys inside it."),
+        (
+            "[shards]\nx = 1",
+            "thalweg.toml:1: shards is a table, which is not a whole number. Write a whole number from 1 to 64, or \"automatic\".",
+        ),
+        (
+            "shards = 65",
+            "thalweg.toml:1: shards is 65, which is out of range. Write a whole number from 1 to 64, or \"automatic\".",
+        ),
+        (
+            "shards = -1",
+            "thalweg.toml:1: shards is \"-1\", which is not a whole number. Write a whole number from 1 to 64, or \"automatic\".",
+        ),
+        (
+            "shards = 2.5",
+            "thalweg.toml:1: shards is \"2.5\", which is not a whole number. Write a whole number from 1 to 64, or \"automatic\".",
+        ),
+        (
+            "queue.overflow = \"drop\"",
+            "thalweg.toml:1: queue.overflow is \"drop\", which is not one of its words. Write drop-oldest, drop-newest or disconnect.",
+        ),
+        (
+            "queue.bytes_max = \"12 bananas\"",
+            "thalweg.toml:1: queue.bytes_max is \"12 bananas\", which is not a size. Write a size from 1KiB to 1TiB, such as 65536, 64KiB or 1MiB.",
+        ),
+        (
+            "queue.bytes_max = \"64KB\"",
+            "thalweg.toml:1: queue.bytes_max is \"64KB\", which is not a size. Write a size from 1KiB to 1TiB, such as 65536, 64KiB or 1MiB.",
+        ),
+        (
+            "sys.interval = 10",
+            "thalweg.toml:1: sys.interval is \"10\", which is not a duration with its unit. Write a duration from 1s to 1d in steps of 1ms, such as 500ms, 10s, 5m, 1h or 7d, or \"off\".",
+        ),
+        (
+            "mqtt.keep_alive_max = \"1500ms\"",
+            "thalweg.toml:1: mqtt.keep_alive_max is 1500ms, which is not a multiple of 1s. Write a duration from 0s to 65535s in steps of 1s, such as 500ms, 10s, 5m, 1h or 7d.",
+        ),
+        (
+            "limits.publish_rate = \"5/min\"",
+            "thalweg.toml:1: limits.publish_rate is \"5/min\", which is not a rate. Write a number per second, such as 1000/s, or \"off\".",
+        ),
+        (
+            "retained.enabled = \"yes\"",
+            "thalweg.toml:1: retained.enabled is \"yes\", which is not true or false. Write true or false.",
+        ),
+        (
+            "admin.bind = \":7883\"",
+            "thalweg.toml:1: admin.bind is \":7883\", which is not an IP address and port. Write 127.0.0.1:7883 for this machine only, 0.0.0.0:7883 for every IPv4 address.",
+        ),
+        (
+            "admin.bind = \"broker.example:7883\"",
+            "thalweg.toml:1: admin.bind is \"broker.example:7883\", which is not an IP address and port. Write an IP address and port, such as 127.0.0.1:7883 or [::1]:7883.",
+        ),
+        ("admin.token = 5", "thalweg.toml:1: admin.token takes text, and text needs quotes. Write \"5\"."),
+        (
+            "access.jwt.user_claim = \"\"",
+            "thalweg.toml:1: access.jwt.user_claim is empty. Write text, or leave the key out for its default.",
+        ),
+        (
+            "listeners.mqtt.unix_mode = 660",
+            "thalweg.toml:1: listeners.mqtt.unix_mode is 660, which is not octal permissions. Write three octal digits in quotes, such as \"0660\".",
+        ),
+        (
+            "listeners.mqtt.proxy_trusted = [\"10.0.0.0/8\"]",
+            "thalweg.toml:1: listeners.mqtt.proxy_trusted is \"10.0.0.0/8\", which is not a list of IP addresses. Write a list of IP addresses, such as [\"10.0.0.1\", \"::1\"] (or a,b outside the file).",
+        ),
+        (
+            "log.level = 1979-05-27",
+            "thalweg.toml:1: log.level is a date, which is not one of its words. Write off, error, warn, info, debug or trace.",
+        ),
+    ] {
+        assert_eq!(sentences(load(text, &[], &[])), [wanted], "{text}");
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_named_where_they_were_made() {
+    let tls = "transport = \"tls\"\nbind = \"127.0.0.1:8883\"\n";
+    for (text, wanted) in [
+        (
+            "[listeners.mqtt]\nbind = \"0.0.0.0:1883\"".to_owned(),
+            "thalweg.toml:2: listeners.mqtt.bind is 0.0.0.0:1883, which other machines can reach, and no way to log in is configured. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
+        ),
+        (
+            "[listeners.mqtt]\nanonymous = false".to_owned(),
+            "thalweg.toml:2: listeners.mqtt.anonymous is false, and no way to log in is configured, so that nobody could connect. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
+        ),
+        (
+            "[listeners.plain]\nbind = \"127.0.0.1:1883\"".to_owned(),
+            "thalweg.toml:2: listeners.plain.bind is 127.0.0.1:1883, and listeners.mqtt.bind is 127.0.0.1:1883: both cannot listen there. Change one of them, or set listeners.mqtt.enabled = false.",
+        ),
+        (
+            "[admin]\nbind = \"0.0.0.0:8083\"\ntoken = \"x\"".to_owned(),
+            "thalweg.toml:2: listeners.websocket.bind is 127.0.0.1:8083, and admin.bind is 0.0.0.0:8083: both cannot listen there. Change one of them, or set admin.enabled = false.",
+        ),
+        (
+            "[admin]\nbind = \"0.0.0.0:7883\"".to_owned(),
+            "thalweg.toml:2: admin.bind is 0.0.0.0:7883, which other machines can reach, and admin.token is not set. Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false.",
+        ),
+        (
+            "[listeners.u]\ntransport = \"unix\"\nbind = \"127.0.0.1:9\"".to_owned(),
+            "thalweg.toml:3: listeners.u.bind is \"127.0.0.1:9\", but listeners.u.transport is unix. Set listeners.u.bind to the path of a socket, such as \"/run/thalweg.sock\", or change listeners.u.transport.",
+        ),
+        (
+            "[listeners.u]\nbind = \"/run/u\"".to_owned(),
+            "thalweg.toml:2: listeners.u.bind is \"/run/u\", but listeners.u.transport is tcp. Set listeners.u.bind to an IP address and port, or change listeners.u.transport.",
+        ),
+        (
+            format!("[listeners.s]\n{tls}tls.key = \"k\""),
+            "thalweg.toml:2: listeners.s.tls.certificate is missing, and listeners.s.transport is tls. Set listeners.s.tls.certificate to the path of a PEM file.",
+        ),
+        (
+            format!(
+                "[listeners.s]\n{tls}tls.key = \"k\"\ntls.certificate = \"c\"\ntls.client_certificate = \"required\""
+            ),
+            "thalweg.toml:6: listeners.s.tls.client_ca is missing, and listeners.s.tls.client_certificate is required. Set listeners.s.tls.client_ca to a PEM file with the authorities that sign client certificates.",
+        ),
+        (
+            format!("[listeners.s]\n{tls}tls.key = \"k\"\ntls.certificate = \"c\"\ntls.identity = \"san\""),
+            "thalweg.toml:6: listeners.s.tls.identity is san, but clients are not asked for a certificate. Set listeners.s.tls.client_certificate to optional or required.",
+        ),
+        (
+            "[listeners.mqtt.tls]\ncertificate = \"c\"".to_owned(),
+            "thalweg.toml:2: listeners.mqtt.tls.certificate is set, but listeners.mqtt.transport is tcp, which is not encrypted. Set listeners.mqtt.transport to tls or wss, or remove the tls keys.",
+        ),
+        (
+            "[listeners.websocket]\nwebsocket.path = \"mqtt\"".to_owned(),
+            "thalweg.toml:2: listeners.websocket.websocket.path is \"mqtt\", which does not begin with a slash. Write \"/mqtt\".",
+        ),
+        (
+            "[listeners]\nmqtt.enabled = false\nwebsocket.enabled = false".to_owned(),
+            "thalweg.toml:2: No listener is enabled, so that nobody could connect. Enable at least one listener.",
+        ),
+        (
+            "[access.jwt]\npublic_key_file = \"k\"".to_owned(),
+            "thalweg.toml:2: access.jwt.algorithm is HS256, which takes a secret, not a public key. Set access.jwt.algorithm to the key's, such as RS256 or ES256, or set access.jwt.secret_file instead.",
+        ),
+        (
+            "[access.jwt]\nsecret_file = \"k\"\nalgorithm = \"ES256\"".to_owned(),
+            "thalweg.toml:3: access.jwt.algorithm is ES256, which takes a public key, not a secret. Set access.jwt.public_key_file instead of access.jwt.secret_file, or choose HS256, HS384 or HS512.",
+        ),
+        (
+            "[access.jwt]\nsecret_file = \"k\"\npublic_key_file = \"k\"".to_owned(),
+            "thalweg.toml:2: access.jwt.secret_file and access.jwt.public_key_file are both set, but only one algorithm is accepted. Remove the one that your tokens are not signed with.",
+        ),
+        (
+            "[access.jwt]\nrequired = true".to_owned(),
+            "thalweg.toml:2: access.jwt.required is set, but there is no key to check tokens with. Set access.jwt.secret_file or access.jwt.public_key_file, or remove it.",
+        ),
+        (
+            "[access]\ndefault = \"deny\"".to_owned(),
+            "thalweg.toml:2: access.default is deny, and there are no rules, so that nobody could publish or subscribe. Set access.acl_file, or access.default to allow.",
+        ),
+    ] {
+        assert_eq!(sentences(load(&text, &[], &[])), [wanted], "{text}");
+    }
+}
+
+#[test]
+fn a_listener_that_strangers_can_reach_opens_once_somebody_says_how_to_log_in() {
+    for more in [
+        "listeners.mqtt.anonymous=true",
+        "access.password_file=users",
+        "access.jwt.secret_file=secret",
+        "listeners.mqtt.enabled=false",
+    ] {
+        assert_eq!(sentences(load("", &[], &["listeners.mqtt.bind=0.0.0.0:1883", more])), [""; 0], "{more}");
+    }
+}
+
+#[test]
+fn mistakes_outside_the_file_are_named_with_their_variable_or_argument() {
+    for (variable, value, wanted) in [
+        (
+            "THALWEG_QUEUE__OVERLFOW",
+            "x",
+            Some(
+                "environment THALWEG_QUEUE__OVERLFOW: THALWEG_QUEUE__OVERLFOW is not a setting. Did you mean THALWEG_QUEUE__OVERFLOW?",
+            ),
+        ),
+        (
+            "THALWEG_LISTENERS_MQTT_BIND",
+            "x",
+            Some(
+                "environment THALWEG_LISTENERS_MQTT_BIND: THALWEG_LISTENERS_MQTT_BIND is not a setting. Write THALWEG_LISTENERS__MQTT__BIND: two underscores between levels.",
+            ),
+        ),
+        (
+            "THALWEG_SHARDS",
+            "many",
+            Some(
+                "environment THALWEG_SHARDS: shards is \"many\", which is not a whole number. Write a whole number from 1 to 64, or \"automatic\".",
+            ),
+        ),
+        // Kubernetes sets these for services called `thalweg` and `thalweg-mqtt`.
+        ("THALWEG_SERVICE_HOST", "10.0.0.1", None),
+        ("THALWEG_PORT_1883_TCP_ADDR", "10.0.0.1", None),
+        ("THALWEG_MQTT_PORT", "tcp://10.0.0.1:1883", None),
+        ("THALWEG_DATA_DIR", "/srv", None),
+    ] {
+        let wanted: Vec<&str> = wanted.into_iter().collect();
+        assert_eq!(sentences(load("", &[(variable, value)], &[])), wanted, "{variable}");
+    }
+    for (set, wanted) in [
+        ("listeners.mqtt.bind", "--set: \"listeners.mqtt.bind\" has no value. Write --set key=value."),
+        ("listeners.mqtt=x", "--set: listeners.mqtt is a table of settings, not a value. Set the keys inside it."),
+        (
+            "listeners.A.bind=x",
+            "--set: listeners.A.bind names a listener in a way that it cannot be called. Use at most 64 lower-case letters, digits, `-` and `_`, and no two `_` in a row.",
+        ),
+        ("log.levl=info", "--set: log.levl is not a setting. Did you mean log.level?"),
+        ("=x", "--set:  is not a setting. See docs/reference/config.md for the settings there are."),
+    ] {
+        assert_eq!(sentences(load("", &[], &[set])), [wanted], "{set}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_down_the_file_and_then_beyond_it() {
+    let text = "zzz = 1\n[queue]\noverflow = \"x\"\n[limits]\npacket_bytes_max = \"1TiB\"\n[admin]\nenabled = 3\n";
+    let errors = load(text, &[("THALWEG_SHARDS", "x")], &["log.level=loud"]).expect_err("everything is wrong");
+    let places: Vec<String> = errors.iter().map(|error| error.origin.to_string()).collect();
+    assert_eq!(
+        places,
+        ["thalweg.toml:1", "thalweg.toml:3", "thalweg.toml:5", "thalweg.toml:7", "environment THALWEG_SHARDS", "--set"]
+    );
+}
+
+#[test]
+fn what_is_not_toml_is_named_by_line_without_errors_that_only_follow_from_it() {
+    for (text, line) in
+        [("[queue]\noverflow = drop\n", 2), ("shards = 1\nshards = 2\n", 2), ("[queue\n", 1), ("a = \"\n", 1)]
+    {
+        let errors = load(text, &[], &[]).expect_err(text);
+        assert!(errors.iter().all(|error| error.what.starts_with("This is not TOML")), "{errors:?}");
+        assert_eq!(errors[0].origin, Origin::File { path: FILE.into(), line }, "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_mistake() {
+    let errors = Config::load(Some(Path::new("/nonexistent/t.toml")), std::iter::empty(), &[]).expect_err("no file");
+    let [error] = errors.as_slice() else { panic!("{errors:?}") };
+    assert!(error.to_string().starts_with("/nonexistent/t.toml: It cannot be read: "), "{error}");
+}
+
+#[test]
+fn files_that_the_configuration_names_are_asked_for_only_when_told_to() {
+    let text = "[access]\npassword_file = \"/nonexistent/users\"\n[listeners.off]\nenabled = false\nbind = \"127.0.0.1:9\"\ntls.key = \"/nonexistent/key\"\n";
+    let (config, origins) = load(text, &[], &[]).expect("the file names are well-formed");
+    let errors = config.unreadable_files(&origins);
+    let [error] = errors.as_slice() else { panic!("{errors:?}") };
+    assert!(
+        error.to_string().starts_with("thalweg.toml:2: access.password_file is /nonexistent/users, which cannot be")
+    );
+}
+
+#[test]
+fn every_key_can_be_explained_with_its_value_and_origin() {
+    let (config, origins) = load("[queue]\nmessages_max = 7\n", &[], &[]).expect("valid");
+    for key in Key::all() {
+        for name in [key.name.to_owned(), key.full_name(Some("mqtt"))] {
+            let text = config.explain(&origins, &name).unwrap_or_else(|error| panic!("{error}"));
+            for part in
+                [name.as_str(), "  takes  ", "  default  ", "  value  ", "  a change  ", "  environment THALWEG_"]
+            {
+                assert!(text.contains(part), "{name} lacks {part}:\n{text}");
+            }
+        }
+    }
+    assert_eq!(
+        config.explain(&origins, "queue.messages_max").expect("a key"),
+        "queue.messages_max\n    Most messages that wait for one session. Then `queue.overflow` decides.\n  \
+         takes       a whole number from 1 to 1000000000\n  default     100000\n  value       7 (thalweg.toml:2)\n  \
+         a change    applies at once after a reload\n  environment THALWEG_QUEUE__MESSAGES_MAX\n"
+    );
+    let table = config.explain(&origins, "listeners.mqtt.tls").expect("a table");
+    assert!(table.contains("listeners.mqtt.tls.key\n") && !table.contains("websocket"), "{table}");
+    let error = config.explain(&origins, "queue.mesages_max").expect_err("misspelt");
+    assert_eq!(
+        error.to_string(),
+        "configuration: queue.mesages_max is not a setting. Did you mean queue.messages_max?"
+    );
+}
+
+#[test]
+fn the_effective_configuration_reads_back_as_the_same_configuration_without_its_secrets() {
+    let text = include_str!("../../../../docs/examples/thalweg.toml");
+    let (config, origins) = load(text, &[], &["admin.token=hush", "listeners.a.bind=127.0.0.1:9"]).expect("valid");
+    let dump = config.to_toml(&origins);
+    assert!(!dump.contains("hush"), "{dump}");
+    assert!(dump.contains("bind = \"127.0.0.1:9\" # --set"), "{dump}");
+    let (again, _) = load(&dump, &[], &["admin.token=hush"]).unwrap_or_else(|errors| panic!("{errors:?}\n{dump}"));
+    assert_eq!(again, config);
+}
+
+#[test]
+fn a_difference_says_which_keys_changed_and_which_wait_for_a_restart() {
+    let (before, _) = load("", &[], &["listeners.old.bind=127.0.0.1:9"]).expect("valid");
+    let (after, _) =
+        load("", &[], &["queue.messages_max=5", "shards=2", "listeners.mqtt.connect_timeout=1s", "admin.token=x"])
+            .expect("valid");
+    assert!(before.diff(&before).is_empty());
+    let changes = before.diff(&after);
+    let (old, kept): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|change| change.key.starts_with("listeners.old."));
+    let kept: Vec<_> = kept.iter().map(|c| (c.key.as_str(), c.before.as_str(), c.after.as_str(), c.reload)).collect();
+    assert_eq!(
+        kept,
+        [
+            ("shards", "\"automatic\"", "2", Reload::Restart),
+            ("listeners.mqtt.connect_timeout", "\"10s\"", "\"1s\"", Reload::NewConnections),
+            ("admin.token", "", "\"(hidden)\"", Reload::Restart),
+            ("queue.messages_max", "100000", "5", Reload::Now),
+        ]
+    );
+    assert!(!old.is_empty() && old.iter().all(|change| change.reload.needs_restart()), "{old:?}");
+}
+
+#[test]
+fn the_example_is_a_valid_configuration() {
+    let text = include_str!("../../../../docs/examples/thalweg.toml");
+    let (config, _) = load(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let names: Vec<&str> = config.enabled_listeners().map(|(name, _)| name).collect();
+    assert_eq!(names, ["browsers", "gateways", "local", "mqtt", "secure"]);
+}
+
+/// `UPDATE_DOCS=1 cargo test -p thalweg-server config` writes the file anew.
+#[test]
+fn the_reference_in_the_documents_is_what_the_table_of_keys_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/config.md");
+    let reference = reference();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &reference).expect("docs/reference/config.md is writable");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == reference, "docs/reference/config.md is stale: run this test with UPDATE_DOCS=1");
+}
+
+fn load(text: &str, env: &[(&str, &str)], sets: &[&str]) -> Result<(Config, Origins), Vec<ConfigError>> {
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    Config::from_text(Some((Path::new(FILE), text)), env, &sets)
+}
+
+fn sentences(loaded: Result<(Config, Origins), Vec<ConfigError>>) -> Vec<String> {
+    loaded.err().unwrap_or_default().iter().map(ConfigError::to_string).collect()
+}
+
+fn readings(config: &Config) -> Vec<(String, Option<Value>)> {
+    let every = Key::all().iter().flat_map(|key| config.places(key).into_iter().map(move |listener| (key, listener)));
+    every.map(|(key, listener)| (key.full_name(listener), key.read(config, listener))).collect()
+}
+
+/// A value that `key` takes and that is not what it has by default; `None` if there is only one.
+fn unlike_the_default(key: &Key) -> Option<Value> {
+    let listener = key.is_per_listener().then_some("mqtt");
+    let current = key.read(&Config::default(), listener);
+    let candidates: Vec<Value> = match key.kind {
+        Kind::Flag => vec![Value::Flag(true), Value::Flag(false)],
+        Kind::Count { min, max } | Kind::Size { min, max } => vec![Value::Number(min), Value::Number(max)],
+        Kind::Duration { min, max, .. } => vec![Value::Length(min), Value::Length(max)],
+        Kind::Rate | Kind::SizeRate | Kind::Mode => vec![Value::Number(7)],
+        Kind::Word(words) => words.iter().map(|word| Value::Text((*word).to_owned())).collect(),
+        Kind::Text => vec![Value::Text("something else".into())],
+        Kind::Texts => vec![Value::Texts(vec!["a".into()])],
+        Kind::File | Kind::Path => vec![Value::Path("somewhere/else".into())],
+        Kind::Socket => vec![Value::Socket(([127, 0, 0, 9], 9).into())],
+        Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
+        Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
+    };
+    candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())
+}
