@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub struct Listener {
     pub(crate) spec: Arc<ListenerSpec>,
     pub(crate) socket: ListenSocket,
     pub(crate) local: Option<SocketAddr>,
+    /// Goes with the listener.
+    _file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
@@ -91,10 +93,32 @@ pub(crate) enum ListenSocket {
     Unix(mio::net::UnixListener),
 }
 
+/// Removes a unix socket's file when its listener goes.
+#[derive(Debug)]
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // When it is gone already, somebody tidied before us.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 impl Listener {
     /// Binds and listens.
     pub fn bind(spec: ListenerSpec) -> Result<Listener, ListenFault> {
-        open(&spec).map(|(socket, local)| Listener { spec: Arc::new(spec), socket, local })
+        let (socket, local, _file) = match &spec.bind {
+            Bind::Tcp(address) => {
+                let listener = open_tcp(&spec, *address).map_err(|error| ListenFault::tcp(&spec, *address, &error))?;
+                let local = listener.local_addr().ok();
+                (ListenSocket::Tcp(mio::net::TcpListener::from_std(listener)), local, None)
+            }
+            Bind::Unix { path, mode } => {
+                let (listener, file) = open_unix(&spec, path, *mode)?;
+                (ListenSocket::Unix(mio::net::UnixListener::from_std(listener)), None, Some(file))
+            }
+        };
+        Ok(Listener { spec: Arc::new(spec), socket, local, _file })
     }
 
     /// The address that was bound, with the port the system chose; `None` for a unix socket.
@@ -108,28 +132,15 @@ impl Listener {
     }
 }
 
-fn open(spec: &ListenerSpec) -> Result<(ListenSocket, Option<SocketAddr>), ListenFault> {
-    match &spec.bind {
-        Bind::Tcp(address) => {
-            let listener = open_tcp(spec, *address).map_err(|error| ListenFault::tcp(spec, *address, &error))?;
-            let local = listener.local_addr().ok();
-            Ok((ListenSocket::Tcp(mio::net::TcpListener::from_std(listener)), local))
-        }
-        Bind::Unix { path, mode } => {
-            let listener = open_unix(spec, path, *mode)?;
-            Ok((ListenSocket::Unix(mio::net::UnixListener::from_std(listener)), None))
-        }
-    }
-}
-
 /// Socket options are set on the listening socket: Linux hands them down to every accepted one, which saves system
 /// calls per connect.
 fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Without it a restarted broker waits for the old connections' TIME_WAIT.
     socket.set_reuse_address(true)?;
-    if address.is_ipv6() && !address.ip().is_unspecified() {
-        socket.set_only_v6(true)?;
+    if address.is_ipv6() {
+        // [::] means every address of the machine, whatever the system's default is.
+        socket.set_only_v6(!address.ip().is_unspecified())?;
     }
     socket.set_tcp_nodelay(true)?;
     if let Some(idle) = spec.keepalive {
@@ -141,7 +152,7 @@ fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::Tc
     Ok(socket.into())
 }
 
-fn open_unix(spec: &ListenerSpec, path: &Path, mode: u32) -> Result<std::os::unix::net::UnixListener, ListenFault> {
+fn open_unix(spec: &ListenerSpec, path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), ListenFault> {
     let fault = |error: &io::Error| ListenFault::unix(spec, path, error);
     if let Ok(metadata) = std::fs::symlink_metadata(path) {
         if !metadata.file_type().is_socket() {
@@ -149,16 +160,18 @@ fn open_unix(spec: &ListenerSpec, path: &Path, mode: u32) -> Result<std::os::uni
         }
         // A socket file outlives its process. Only one that nobody answers on may go.
         match UnixStream::connect(path) {
+            Ok(_) => return Err(ListenFault::unix_words(spec, path, "another process listens on it")),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 std::fs::remove_file(path).map_err(|error| fault(&error))?;
             }
-            _ => return Err(ListenFault::unix_words(spec, path, "another process listens on it")),
+            Err(error) => return Err(fault(&error)),
         }
     }
-    let listener = std::os::unix::net::UnixListener::bind(path).map_err(|error| fault(&error))?;
+    let listener = UnixListener::bind(path).map_err(|error| fault(&error))?;
+    let file = SocketFile(path.to_owned());
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(|error| fault(&error))?;
     listener.set_nonblocking(true).map_err(|error| fault(&error))?;
-    Ok(listener)
+    Ok((listener, file))
 }
 
 /// Why a listener does not listen, and what would help.
@@ -223,3 +236,70 @@ impl std::error::Error for ListenFault {}
 
 /// Time between two probes once a peer is silent.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::certificates::Folder;
+
+    fn tcp(address: &str) -> Result<Listener, ListenFault> {
+        let route = |_: &[u8]| Route::NeedMore;
+        Listener::bind(ListenerSpec::new("mqtt", Bind::Tcp(address.parse().unwrap()), route))
+    }
+
+    fn unix(path: &Path) -> Result<Listener, ListenFault> {
+        let bind = Bind::Unix { path: path.to_owned(), mode: 0o640 };
+        Listener::bind(ListenerSpec::new("local", bind, |_| Route::NeedMore))
+    }
+
+    #[test]
+    fn port_0_gives_a_port_of_the_systems_choice() {
+        assert_ne!(tcp("127.0.0.1:0").unwrap().local_address().unwrap().port(), 0);
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_the_setting_that_changes_it() {
+        let first = tcp("127.0.0.1:0").unwrap();
+        let words = tcp(&first.local_address().unwrap().to_string()).unwrap_err().to_string();
+        assert!(words.contains("is taken") && words.contains("--set listeners.mqtt.bind="), "{words}");
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_called_that() {
+        let words = tcp("192.0.2.1:0").unwrap_err().to_string();
+        assert!(words.contains("not an address of this machine"), "{words}");
+    }
+
+    #[test]
+    fn every_address_in_version_6_means_version_4_too() {
+        let Ok(listener) = tcp("[::]:0") else { return };
+        let port = listener.local_address().unwrap().port();
+        std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    }
+
+    #[test]
+    fn a_unix_socket_gets_its_mode_and_one_that_nobody_listens_on_is_replaced() {
+        let folder = Folder::new();
+        let path = folder.file("broker.sock");
+        // A listener of std leaves its file behind, as a killed process does.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let listener = unix(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_unix_socket_in_use_and_a_file_that_is_none_are_left_alone() {
+        let folder = Folder::new();
+        let path = folder.file("broker.sock");
+        let _first = unix(&path).unwrap();
+        assert!(unix(&path).unwrap_err().to_string().contains("another process listens"));
+        let file = folder.write("notes", "keep");
+        assert!(unix(&file).unwrap_err().to_string().contains("not a socket"));
+        assert_eq!(std::fs::read(&file).unwrap(), b"keep");
+        let nowhere = folder.file("no/such/folder");
+        assert!(unix(&nowhere).unwrap_err().to_string().contains("directory does not exist"));
+    }
+}

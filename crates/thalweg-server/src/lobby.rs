@@ -3,9 +3,12 @@
 //!
 //! A storm of connects ends here: each step has a limit, and no data thread ever runs a handshake.
 
+mod accept;
 mod address;
 mod arrival;
 mod counters;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod waiting;
 
@@ -19,7 +22,7 @@ pub use address::Slot;
 pub use arrival::{Arrival, Deliver, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
 
-use crate::listen::Listener;
+use crate::listen::{Listener, ListenerSpec};
 
 /// What the first protocol bytes say about where a connection belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,9 @@ pub struct LobbyHandle {
 pub struct LobbyReload {
     /// New limits. They hold for connections that are in the lobby, too.
     pub settings: Option<LobbySettings>,
+    /// Listeners that keep their socket and get other filters or limits; known by their names. `bind`, `backlog` and
+    /// `keepalive` belong to the socket and stay as they were. Connections that are there keep what they have.
+    pub change: Vec<ListenerSpec>,
     /// Listeners to add. One with a known name takes that one's place, and its counts start anew.
     pub add: Vec<Listener>,
     /// Names of listeners to close. Their connections live on.

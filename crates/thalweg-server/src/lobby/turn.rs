@@ -1,20 +1,43 @@
 //! The lobby's thread: one poll, many listeners, a slab of waiting connections.
+//!
+//! A turn: wait for events or the next deadline, take commands, accept a bounded batch on every listener that is ready,
+//! advance every connection that has an event, drop those whose time is over.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
-use mio::{Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
+use slab::Slab;
+use tracing::{debug, error, warn};
 
-use super::{Command, Deliver, LobbyCounters, LobbySettings};
+use super::accept::{Accepted, Door};
+use super::counters::count;
+use super::waiting::{Step, Waiting, Why};
+use super::{Command, Deliver, LobbyCounters, LobbyReload, LobbySettings, Socket};
 use crate::listen::Listener;
+use crate::transport::TransportFault;
 
 pub(super) struct Turns {
     poll: Poll,
     waker: Arc<Waker>,
+    commands: mpsc::Receiver<Command>,
     settings: LobbySettings,
     deliver: Box<dyn Deliver>,
     counters: Arc<LobbyCounters>,
-    commands: mpsc::Receiver<Command>,
+    doors: Slab<Door>,
+    spare: Option<std::fs::File>,
+    /// True from the first accept that failed for want of descriptors until the next that worked.
+    is_exhausted: bool,
+    waiting: Slab<(u64, Waiting)>,
+    /// Who waits since when, oldest first. The timeout is the same for all, so this is the order of deadlines, too.
+    /// Whoever left is skipped: the serial number says whether a place in the slab has a new tenant.
+    line: VecDeque<(Instant, usize, u64)>,
+    serial_next: u64,
+    buffer: Box<[u8]>,
 }
 
 impl Turns {
@@ -25,19 +48,298 @@ impl Turns {
         commands: mpsc::Receiver<Command>,
     ) -> io::Result<Turns> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), Token(usize::MAX))?);
-        Ok(Turns { poll, waker, settings, deliver, counters, commands })
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        Ok(Turns {
+            poll,
+            waker,
+            commands,
+            settings,
+            deliver,
+            counters,
+            doors: Slab::new(),
+            spare: spare(),
+            is_exhausted: false,
+            waiting: Slab::new(),
+            line: VecDeque::new(),
+            serial_next: 0,
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+        })
     }
 
     pub(super) fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
     }
 
-    pub(super) fn add(&mut self, _listener: Listener) -> io::Result<()> {
+    pub(super) fn add(&mut self, listener: Listener) -> io::Result<()> {
+        let entry = self.doors.vacant_entry();
+        let token = door_token(entry.key());
+        entry.insert(Door::new(listener, self.poll.registry(), token, Instant::now())?);
         Ok(())
     }
 
-    pub(super) fn run(self) {
-        while !matches!(self.commands.recv(), Ok(Command::Stop) | Err(_)) {}
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        loop {
+            let timeout = self.time_to_next(Instant::now());
+            if let Err(failure) = self.poll.poll(&mut events, timeout)
+                && failure.kind() != ErrorKind::Interrupted
+            {
+                // The descriptor is ours and valid, so this is a bug or a system beyond help.
+                error!("the lobby stops, no connection can come in any more: poll failed: {failure}");
+                return;
+            }
+            let now = Instant::now();
+            if self.take_commands() {
+                return;
+            }
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    Token(token) if token % 2 == 1 => {
+                        if let Some(door) = self.doors.get_mut(token / 2) {
+                            door.is_ready = true;
+                        }
+                    }
+                    Token(token) => self.advance(token / 2),
+                }
+            }
+            // Those who wait come before those who come: else a storm starves the handshakes it consists of.
+            self.drop_late(now);
+            self.accept(now);
+            self.counters.waiting.store(self.waiting.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// True when it is time to stop.
+    fn take_commands(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Reload(reload)) => self.reload(reload),
+                Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => return true,
+                Err(mpsc::TryRecvError::Empty) => return false,
+            }
+        }
+    }
+
+    fn reload(&mut self, reload: LobbyReload) {
+        self.settings = reload.settings.unwrap_or(self.settings);
+        let now = Instant::now();
+        for spec in reload.change {
+            if let Some((_, door)) = self.doors.iter_mut().find(|(_, door)| door.name() == &*spec.name) {
+                door.change(spec, now);
+            }
+        }
+        let replaced: Vec<_> = reload.add.iter().map(|listener| listener.spec().name.clone()).collect();
+        self.doors.retain(|_, door| !reload.remove.iter().chain(&replaced).any(|name| **name == *door.name()));
+        for listener in reload.add {
+            let name = listener.spec().name.clone();
+            if let Err(failure) = self.add(listener) {
+                error!("listener `{name}` cannot be watched, nobody can connect there: {failure}");
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for key in 0..self.doors.capacity() {
+            let mut batch = ACCEPTS_PER_TURN;
+            while batch > 0 {
+                let Some(door) = self.doors.get_mut(key) else { break };
+                batch -= 1;
+                match door.accept(now) {
+                    Accepted::Connection(socket, address) => {
+                        self.is_exhausted = false;
+                        self.admit(key, socket, address, now);
+                    }
+                    Accepted::Nothing => break,
+                    Accepted::Paused => {
+                        count(&self.counters.paused_by_rate);
+                        break;
+                    }
+                    Accepted::Exhausted(failure) => {
+                        self.turn_away(key, &failure);
+                        for (_, door) in &mut self.doors {
+                            door.pause(now + BACK_OFF);
+                        }
+                        return;
+                    }
+                    Accepted::Failed(failure) => {
+                        count(&self.counters.failed_accepts);
+                        warn!("listener `{}`: accept failed: {failure}", door.name());
+                        door.pause(now + BACK_OFF);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Out of descriptors: gives the spare one up to close what waits in the system's queue, so that peers learn at
+    /// once that they cannot come in.
+    fn turn_away(&mut self, key: usize, failure: &io::Error) {
+        if !std::mem::replace(&mut self.is_exhausted, true) {
+            error!(
+                "no file descriptor is left, new connections are turned away: {failure}; raise the limit (`ulimit -n`, \
+                 LimitNOFILE in systemd) or lower `connections_max`"
+            );
+        }
+        self.spare = None;
+        if let Some(door) = self.doors.get_mut(key) {
+            for _ in 0..ACCEPTS_PER_TURN {
+                if !door.accept_and_close() {
+                    break;
+                }
+                count(&self.counters.accepted);
+                count(&self.counters.refused_descriptors);
+            }
+        }
+        self.spare = spare();
+    }
+
+    fn admit(&mut self, key: usize, socket: Socket, address: Option<SocketAddr>, now: Instant) {
+        let Some(door) = self.doors.get(key) else { return };
+        let counters = &self.counters;
+        count(&counters.accepted);
+        if self.waiting.len() >= self.settings.handshakes_max {
+            return count(&counters.refused_handshakes);
+        }
+        let Some(slot) = door.enter() else { return count(&counters.refused_connections) };
+        let mut waiting = match Waiting::new(socket, address, door.local(), door.spec(), slot, now) {
+            Ok(waiting) => waiting,
+            Err(fault) => {
+                warn!("listener `{}`: {fault}", door.name());
+                return count(&counters.failed_tls);
+            }
+        };
+        if !waiting.occupy() {
+            return count(&counters.refused_address);
+        }
+        // In a storm the first packet is often there already: then the poll need not hear of this socket at all.
+        let step = waiting.advance(&mut self.buffer, &self.settings);
+        match step {
+            Step::Wait | Step::Explain(_) => {
+                let serial = self.serial_next;
+                self.serial_next += 1;
+                let key = self.waiting.insert((serial, waiting));
+                self.line.push_back((now, key, serial));
+                self.settle(key, step);
+            }
+            Step::Deliver { key, routed } => self.hand_over(waiting, key, routed),
+            Step::Drop(why) => self.count_dropped(why),
+        }
+    }
+
+    fn advance(&mut self, key: usize) {
+        if let Some((_, waiting)) = self.waiting.get_mut(key) {
+            let step = waiting.advance(&mut self.buffer, &self.settings);
+            self.settle(key, step);
+        }
+    }
+
+    /// Does what a step asks for with a connection that is in the slab.
+    fn settle(&mut self, key: usize, step: Step) {
+        match step {
+            Step::Wait => self.watch(key),
+            Step::Explain(fault) => {
+                self.count_fault(&fault);
+                if let Some((_, waiting)) = self.waiting.get_mut(key) {
+                    let (name, address) = (waiting.listener_name(), waiting.address());
+                    debug!("listener `{name}`: connection from {address:?} refused: {fault}");
+                    waiting.shut_down();
+                }
+                // What the peer sent meanwhile is still unread, and no event will tell of it again.
+                self.advance(key);
+            }
+            Step::Deliver { key: route, routed } => {
+                if let Some((_, waiting)) = self.waiting.try_remove(key) {
+                    self.hand_over(waiting, route, routed);
+                }
+            }
+            Step::Drop(why) => {
+                self.count_dropped(why);
+                self.waiting.try_remove(key);
+            }
+        }
+    }
+
+    fn watch(&mut self, key: usize) {
+        let Some((_, waiting)) = self.waiting.get_mut(key) else { return };
+        if let Err(failure) = waiting.watch(self.poll.registry(), Token(key * 2)) {
+            warn!("a connection cannot be watched and is dropped: {failure}");
+            self.waiting.try_remove(key);
+            count(&self.counters.failed_accepts);
+        }
+    }
+
+    fn hand_over(&mut self, waiting: Waiting, key: u64, routed: bool) {
+        if !routed {
+            count(&self.counters.unrouted);
+        }
+        count(&self.counters.delivered);
+        self.deliver.deliver(key, waiting.into_arrival(self.poll.registry()));
+    }
+
+    fn count_dropped(&self, why: Why) {
+        match why {
+            Why::HungUp => count(&self.counters.hung_up),
+            Why::Oversized => count(&self.counters.oversized),
+            Why::Address => count(&self.counters.refused_address),
+            Why::Explained => {}
+        }
+    }
+
+    fn count_fault(&self, fault: &TransportFault) {
+        count(match fault {
+            TransportFault::Tls(_) => &self.counters.failed_tls,
+            TransportFault::Upgrade { .. } | TransportFault::WebSocket(_) => &self.counters.failed_websocket,
+            TransportFault::Proxy(_) => &self.counters.failed_proxy,
+        });
+    }
+
+    fn drop_late(&mut self, now: Instant) {
+        while let Some(&(since, key, serial)) = self.line.front() {
+            let is_there = self.waiting.get(key).is_some_and(|(tenant, _)| *tenant == serial);
+            if is_there && now < since + self.settings.connect_timeout {
+                break;
+            }
+            self.line.pop_front();
+            if is_there && let Some((_, waiting)) = self.waiting.try_remove(key) {
+                if !waiting.is_explained() {
+                    count(&self.counters.timed_out);
+                    let (name, address) = (waiting.listener_name(), waiting.address());
+                    debug!("listener `{name}`: nothing useful came from {address:?} in time");
+                }
+            }
+        }
+        // Those who left behind somebody slow are forgotten now and then, so that the line stays as short as the crowd.
+        if self.line.len() > 2 * self.waiting.len() + LINE_SLACK {
+            let waiting = &self.waiting;
+            self.line.retain(|&(_, key, serial)| waiting.get(key).is_some_and(|(tenant, _)| *tenant == serial));
+        }
+    }
+
+    /// Time until something has to be done without an event; `None` when nothing has.
+    fn time_to_next(&self, now: Instant) -> Option<Duration> {
+        let late = self.line.front().map(|(since, ..)| *since + self.settings.connect_timeout);
+        let doors = self.doors.iter().filter_map(|(_, door)| door.next_try(now));
+        doors.chain(late).min().map(|next| next.saturating_duration_since(now))
     }
 }
+
+fn door_token(key: usize) -> Token {
+    Token(key * 2 + 1)
+}
+
+fn spare() -> Option<std::fs::File> {
+    std::fs::File::open("/dev/null").ok()
+}
+
+/// Even tokens are connections, odd ones listeners; the largest number is neither, for no slab is that large.
+const WAKER: Token = Token(usize::MAX);
+/// Connections accepted per listener and turn.
+const ACCEPTS_PER_TURN: usize = 64;
+const EVENTS_PER_TURN: usize = 1_024;
+const READ_BYTES: usize = 16 * 1024;
+/// How long nobody is accepted after the system said that it cannot.
+const BACK_OFF: Duration = Duration::from_millis(50);
+/// Entries of the line that may be stale before it is tidied.
+const LINE_SLACK: usize = 1_024;

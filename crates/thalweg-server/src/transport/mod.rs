@@ -7,8 +7,12 @@
 //!
 //! [`Transport::Plain`] costs nothing: the owner of the socket reads and writes it directly.
 
+#[cfg(test)]
+pub(crate) mod certificates;
 pub mod client;
 pub mod proxy;
+#[cfg(test)]
+mod tests;
 pub mod tls;
 pub mod websocket;
 

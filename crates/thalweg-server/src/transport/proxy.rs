@@ -222,3 +222,148 @@ const PP2_TYPE_SSL: u8 = 0x20;
 const PP2_SUBTYPE_SSL_CN: u8 = 0x22;
 const PP2_CLIENT_CERT_CONN: u8 = 0x02;
 const PP2_CLIENT_CERT_SESS: u8 = 0x04;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds the header one byte at a time: every proper prefix needs more, the whole is done, bytes behind it stay.
+    fn check(header: &[u8]) -> Proxied {
+        for end in 0..header.len() {
+            assert_eq!(parse(&header[..end]), Ok(ProxyHeader::NeedMore), "after {end} of {} bytes", header.len());
+        }
+        let followed = [header, b"\x10\x0c\0\x04MQTT"].concat();
+        match parse(&followed) {
+            Ok(ProxyHeader::Done(proxied)) => {
+                assert_eq!(proxied.consumed, header.len());
+                proxied
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn v2(version_and_command: u8, family: u8, body: &[u8]) -> Vec<u8> {
+        let mut header = V2_SIGNATURE.to_vec();
+        header.extend([version_and_command, family]);
+        header.extend((body.len() as u16).to_be_bytes());
+        header.extend(body);
+        header
+    }
+
+    fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
+        let mut tlv = vec![kind];
+        tlv.extend((value.len() as u16).to_be_bytes());
+        tlv.extend(value);
+        tlv
+    }
+
+    const V4: &[u8] = &[192, 0, 2, 7, 198, 51, 100, 9, 0xAB, 0xCD, 0x07, 0x5B];
+
+    #[test]
+    fn version_1_lines_give_both_addresses() {
+        let table = [
+            ("PROXY TCP4 192.0.2.7 198.51.100.9 43981 1883\r\n", "192.0.2.7:43981", "198.51.100.9:1883"),
+            ("PROXY TCP6 2001:db8::7 ::1 1 65535\r\n", "[2001:db8::7]:1", "[::1]:65535"),
+        ];
+        for (line, source, destination) in table {
+            let proxied = check(line.as_bytes());
+            assert_eq!(proxied.source, Some(source.parse().unwrap()));
+            assert_eq!(proxied.destination, Some(destination.parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn version_1_unknown_names_nobody_whatever_follows() {
+        for line in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535\r\n"] {
+            assert_eq!(check(line.as_bytes()).source, None);
+        }
+    }
+
+    #[test]
+    fn malformed_version_1_lines_are_faults() {
+        let long = format!("PROXY UNKNOWN {}", "x".repeat(107));
+        let table = [
+            "PROXY TCP4 192.0.2.7 198.51.100.9 43981\r\n",
+            "PROXY TCP4 192.0.2.7 198.51.100.9 43981 1883 1\r\n",
+            "PROXY TCP4 192.0.2.7  198.51.100.9 43981 1883\r\n",
+            "PROXY TCP4 2001:db8::7 ::1 1 2\r\n",
+            "PROXY TCP6 192.0.2.7 198.51.100.9 1 2\r\n",
+            "PROXY TCP4 192.0.2.7 198.51.100.9 65536 1883\r\n",
+            "PROXY TCP4 192.0.2.7 198.51.100.9 +1 1883\r\n",
+            "PROXY TCP4 192.0.2.7 198.51.100.9 -1 1883\r\n",
+            "PROXY UDP4 192.0.2.7 198.51.100.9 1 2\r\n",
+            "PROXY \r\n",
+            &long,
+        ];
+        for line in table {
+            assert_eq!(parse(line.as_bytes()), Err(ProxyFault::BadText), "{line}");
+        }
+        assert_eq!(parse(b"PROXY TCP4 \xff\r\n"), Err(ProxyFault::BadText));
+    }
+
+    #[test]
+    fn version_2_headers_give_both_addresses() {
+        let proxied = check(&v2(0x21, 0x11, V4));
+        assert_eq!(proxied.source, Some("192.0.2.7:43981".parse().unwrap()));
+        assert_eq!(proxied.destination, Some("198.51.100.9:1883".parse().unwrap()));
+        let mut v6 = [0; 36];
+        (v6[15], v6[31], v6[33], v6[35]) = (1, 2, 3, 4);
+        let proxied = check(&v2(0x21, 0x21, &v6));
+        assert_eq!(proxied.source, Some("[::1]:3".parse().unwrap()));
+        assert_eq!(proxied.destination, Some("[::2]:4".parse().unwrap()));
+    }
+
+    #[test]
+    fn version_2_local_unspecified_and_unix_name_nobody() {
+        assert!(check(&v2(0x20, 0x11, V4)).is_local);
+        for header in [v2(0x20, 0x11, V4), v2(0x20, 0, b""), v2(0x21, 0, b"whatever"), v2(0x21, 0x31, &[0; 216])] {
+            assert_eq!(check(&header).source, None);
+        }
+    }
+
+    #[test]
+    fn the_name_in_a_verified_client_certificate_is_found_among_other_tlvs() {
+        let ssl = |flags: u8, verified: u8, name: &[u8]| {
+            let mut value = vec![flags, 0, 0, 0, verified];
+            value.extend(tlv(0x21, b"TLSv1.3"));
+            value.extend(tlv(0x22, name));
+            [V4, &tlv(0x01, b"h2"), &tlv(0x20, &value), &tlv(0x04, &[0; 9])].concat()
+        };
+        let name = |body: &[u8]| check(&v2(0x21, 0x11, body)).certificate_name;
+        assert_eq!(name(&ssl(0x03, 0, b"pump-7")).as_deref(), Some("pump-7"));
+        assert_eq!(name(&ssl(0x05, 0, b"pump-7")).as_deref(), Some("pump-7"));
+        assert_eq!(name(&ssl(0x01, 0, b"pump-7")), None, "no certificate was shown");
+        assert_eq!(name(&ssl(0x03, 1, b"pump-7")), None, "it was not verified");
+        assert_eq!(name(&ssl(0x03, 0, b"")), None);
+        assert_eq!(name(&ssl(0x03, 0, b"\xff")), None);
+    }
+
+    #[test]
+    fn malformed_version_2_headers_are_faults() {
+        let table: [(Vec<u8>, ProxyFault); 10] = [
+            (v2(0x11, 0x11, V4), ProxyFault::BadBinary),
+            (v2(0x22, 0x11, V4), ProxyFault::BadBinary),
+            (v2(0x21, 0x41, V4), ProxyFault::BadBinary),
+            (v2(0x21, 0x13, V4), ProxyFault::BadBinary),
+            (v2(0x21, 0x11, &V4[..11]), ProxyFault::BadLength),
+            (v2(0x21, 0x21, V4), ProxyFault::BadLength),
+            (v2(0x21, 0x31, &[0; 215]), ProxyFault::BadLength),
+            (v2(0x21, 0x11, &[V4, &[0x20, 0]].concat()), ProxyFault::BadLength),
+            (v2(0x21, 0x11, &[V4, &[0x20, 0, 9, 1]].concat()), ProxyFault::BadLength),
+            (v2(0x21, 0x11, &[0; HEADER_BYTES_MAX]), ProxyFault::TooLong),
+        ];
+        for (header, fault) in table {
+            assert_eq!(parse(&header), Err(fault), "{header:?}");
+        }
+        let short_ssl = [V4, &tlv(0x20, &[3, 0])].concat();
+        assert_eq!(parse(&v2(0x21, 0x11, &short_ssl)), Err(ProxyFault::BadLength));
+    }
+
+    #[test]
+    fn what_is_no_header_is_known_at_the_first_byte_that_differs() {
+        for bytes in [&b"\x10"[..], b"GET / HTTP/1.1\r\n", b"PROXX", b"\r\n\r\n\x01", b"PROXYTCP4"] {
+            assert_eq!(parse(bytes), Err(ProxyFault::NoHeader), "{bytes:?}");
+        }
+        assert_eq!(parse(b""), Ok(ProxyHeader::NeedMore));
+    }
+}

@@ -9,7 +9,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{Connection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{Connection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::TransportFault;
@@ -75,6 +75,11 @@ impl TlsLayer {
     /// True until the handshake is complete.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    /// True once the handshake is done and it took up an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Appends `close_notify`.

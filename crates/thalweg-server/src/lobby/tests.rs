@@ -1,0 +1,414 @@
+//! A lobby on loopback. Clients block with a timeout; nothing sleeps.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::listen::Bind;
+use crate::transport::certificates::{Authority, Folder, server_files};
+use crate::transport::client::{TlsClientFiles, TlsConnector, websocket};
+use crate::transport::tls::{ClientCertificates, TlsAcceptor};
+use crate::transport::websocket::WebSocketSettings;
+use crate::transport::{Filtered, Transport};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What the test's protocol calls a first packet: 0x10, a length, and so many bytes.
+const HELLO: &[u8] = b"\x10\x04name";
+
+fn route(input: &[u8]) -> Route {
+    match input {
+        [0x10, length, rest @ ..] if rest.len() >= usize::from(*length) => Route::Key(u64::from(*length) + 100),
+        [0x10, ..] => Route::NeedMore,
+        _ => Route::NotOurs("the first byte is not 0x10"),
+    }
+}
+
+struct Deliveries(mpsc::Sender<(u64, Arrival)>);
+
+impl Deliver for Deliveries {
+    fn deliver(&self, key: u64, arrival: Arrival) {
+        let _ = self.0.send((key, arrival));
+    }
+}
+
+struct Bench {
+    lobby: LobbyHandle,
+    arrivals: mpsc::Receiver<(u64, Arrival)>,
+    address: SocketAddr,
+}
+
+fn tcp(name: &str) -> ListenerSpec {
+    ListenerSpec::new(name, Bind::Tcp("127.0.0.1:0".parse().unwrap()), route)
+}
+
+fn bench(spec: ListenerSpec, settings: LobbySettings) -> Bench {
+    let listener = Listener::bind(spec).unwrap();
+    let address = listener.local_address().unwrap_or_else(|| "127.0.0.1:0".parse().unwrap());
+    let (sender, arrivals) = mpsc::channel();
+    let lobby = Lobby::start(vec![listener], settings, Box::new(Deliveries(sender))).unwrap();
+    Bench { lobby, arrivals, address }
+}
+
+impl Bench {
+    fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+
+    fn arrival(&self) -> (u64, Arrival) {
+        self.arrivals.recv_timeout(PATIENCE).expect("a connection is handed over")
+    }
+
+    fn counts(&self) -> LobbyCounts {
+        self.lobby.counters().read()
+    }
+
+    /// Waits for what the thread counts without telling anybody.
+    fn until(&self, is_so: impl Fn(&LobbyCounts) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so(&self.counts()) {
+            assert!(Instant::now() < end, "{:?}", self.counts());
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Reads until the other end closes.
+fn read_to_end(mut stream: impl Read) -> Vec<u8> {
+    let mut got = Vec::new();
+    match stream.read_to_end(&mut got) {
+        Ok(_) => got,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => got,
+        Err(error) => panic!("the other end does not close: {error}"),
+    }
+}
+
+fn in_pieces(mut stream: impl Write, bytes: &[u8]) {
+    for byte in bytes {
+        stream.write_all(&[*byte]).unwrap();
+    }
+}
+
+#[test]
+fn a_first_packet_in_single_bytes_is_handed_over_whole_and_the_socket_works() {
+    let bench = bench(tcp("mqtt"), LobbySettings::default());
+    let mut client = bench.connect();
+    in_pieces(&client, HELLO);
+    let (key, mut arrival) = bench.arrival();
+    assert_eq!((key, arrival.input.as_slice()), (104, HELLO));
+    assert!(arrival.transport.is_plain());
+    assert_eq!(arrival.peer.address, Some(client.local_addr().unwrap()));
+    assert_eq!(arrival.peer.local, Some(bench.address));
+    assert_eq!(&*arrival.peer.listener.name, "mqtt");
+    assert_eq!(arrival.peer.certificate_name, None);
+    let Socket::Tcp(stream) = &arrival.socket else { panic!("a TCP socket") };
+    assert!(stream.nodelay().unwrap(), "accepted sockets inherit the option of the listening one");
+    assert_eq!(arrival.socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    // It can be watched by another poll.
+    let poll = mio::Poll::new().unwrap();
+    poll.registry().register(&mut arrival.socket, mio::Token(0), mio::Interest::READABLE).unwrap();
+    arrival.socket.write_all(b"welcome").unwrap();
+    let mut got = [0; 7];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"welcome");
+    bench.until(|counts| counts.waiting == 0);
+    assert_eq!((bench.counts().accepted, bench.counts().delivered), (1, 1));
+}
+
+#[test]
+fn a_unix_socket_is_a_listener_like_any_other() {
+    let folder = Folder::new();
+    let path = folder.file("broker.sock");
+    let bind = Bind::Unix { path: path.clone(), mode: 0o600 };
+    let bench = bench(ListenerSpec::new("unix", bind, route), LobbySettings::default());
+    in_pieces(UnixStream::connect(&path).unwrap(), HELLO);
+    let (key, arrival) = bench.arrival();
+    assert_eq!((key, arrival.peer.address), (104, None));
+    assert!(matches!(arrival.socket, Socket::Unix(_)));
+    bench.lobby.stop();
+    assert!(!path.exists(), "the socket's file goes with the listener");
+}
+
+/// A client behind filters that says `HELLO` after its handshakes, one byte at a time in both directions.
+fn say_hello_through(filters: &mut Filtered, mut stream: &TcpStream) {
+    let mut wire = Vec::new();
+    filters.encode(HELLO, &mut wire).unwrap();
+    in_pieces(stream, &std::mem::take(&mut wire));
+    while filters.is_handshaking() {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        filters.handle_input(&byte, &mut Vec::new()).unwrap();
+        filters.take_output(&mut wire);
+        in_pieces(stream, &std::mem::take(&mut wire));
+    }
+}
+
+#[test]
+fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
+    let folder = Folder::new();
+    let authority = Authority::new(&folder, "authority");
+    let files = server_files(&folder, &authority, ClientCertificates::Required);
+    let websocket_settings = Arc::new(WebSocketSettings::default());
+    let mut spec = tcp("wss");
+    spec.proxy = true;
+    spec.tls = Some(Arc::new(TlsAcceptor::new(files).unwrap()));
+    spec.websocket = Some(websocket_settings.clone());
+    let bench = bench(spec, LobbySettings::default());
+
+    let client = bench.connect();
+    in_pieces(&client, b"PROXY TCP4 192.0.2.7 198.51.100.9 43981 8883\r\n");
+    let identity = Some(authority.issue(&folder, "client", "pump-7", "pump.test"));
+    let files = TlsClientFiles { ca: Some(authority.file.clone()), identity, insecure: false };
+    let tls = TlsConnector::new(&files).unwrap().connect("localhost").unwrap();
+    let layer = websocket("localhost", "/mqtt", "mqtt", &websocket_settings);
+    let Transport::Filtered(mut filters) = Filtered::stack(Some(tls), Some(layer)) else { panic!("filters") };
+    say_hello_through(&mut filters, &client);
+
+    let (key, arrival) = bench.arrival();
+    assert_eq!((key, arrival.input.as_slice()), (104, HELLO));
+    assert_eq!(arrival.peer.address, Some("192.0.2.7:43981".parse().unwrap()));
+    assert_eq!(arrival.peer.local, Some("198.51.100.9:8883".parse().unwrap()));
+    assert_eq!(arrival.peer.certificate_name.as_deref(), Some("pump-7"));
+    let Transport::Filtered(mut server) = arrival.transport else { panic!("filters") };
+    let mut wire = arrival.output;
+    server.encode(b"welcome", &mut wire).unwrap();
+    let mut socket = arrival.socket;
+    socket.write_all(&wire).unwrap();
+    let mut plain = Vec::new();
+    while plain.is_empty() {
+        let mut bytes = [0; 512];
+        let read = (&client).read(&mut bytes).unwrap();
+        filters.handle_input(&bytes[..read], &mut plain).unwrap();
+    }
+    assert_eq!(plain, b"welcome");
+}
+
+#[test]
+fn the_certificate_name_of_a_proxy_header_counts_where_tls_ends_before_us() {
+    let bench = bench(ListenerSpec { proxy: true, ..tcp("mqtt") }, LobbySettings::default());
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1d".to_vec();
+    header.extend([192, 0, 2, 7, 198, 51, 100, 9, 0xAB, 0xCD, 0x07, 0x5B]);
+    header.extend(b"\x20\0\x0e\x03\0\0\0\0\x22\0\x06pump-7");
+    let mut client = bench.connect();
+    client.write_all(&[&header, HELLO].concat()).unwrap();
+    let (_, arrival) = bench.arrival();
+    assert_eq!(arrival.input, HELLO);
+    assert_eq!(arrival.peer.certificate_name.as_deref(), Some("pump-7"));
+}
+
+#[test]
+fn whoever_says_too_little_is_dropped_at_the_timeout_and_others_are_not() {
+    let settings = LobbySettings { connect_timeout: Duration::from_millis(60), ..LobbySettings::default() };
+    let bench = bench(tcp("mqtt"), settings);
+    let slow: Vec<_> = (0..3).map(|_| bench.connect()).collect();
+    in_pieces(&slow[1], &HELLO[..3]);
+    let mut good = bench.connect();
+    good.write_all(HELLO).unwrap();
+    let (_, arrival) = bench.arrival();
+    for client in slow {
+        assert_eq!(read_to_end(client), b"");
+    }
+    assert_eq!(bench.counts().timed_out, 3);
+    let mut socket = arrival.socket;
+    socket.write_all(b"x").unwrap();
+    good.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_storm_beyond_handshakes_max_is_refused_at_once_and_counted() {
+    let bench = bench(tcp("mqtt"), LobbySettings { handshakes_max: 4, ..LobbySettings::default() });
+    let mut waiting: Vec<_> = (0..4).map(|_| bench.connect()).collect();
+    for _ in 0..60 {
+        assert_eq!(read_to_end(bench.connect()), b"");
+    }
+    assert_eq!(bench.counts().refused_handshakes, 60);
+    // Those who were there first are served, and then there is room again.
+    waiting[2].write_all(HELLO).unwrap();
+    bench.arrival();
+    let mut next = bench.connect();
+    next.write_all(HELLO).unwrap();
+    bench.arrival();
+    assert_eq!((bench.counts().accepted, bench.counts().delivered), (65, 2));
+}
+
+#[test]
+fn thousands_of_connects_at_once_all_arrive() {
+    let bench = bench(tcp("mqtt"), LobbySettings::default());
+    let address = bench.address;
+    let client = std::thread::spawn(move || {
+        for _ in 0..2_000 {
+            connect(address).write_all(HELLO).unwrap();
+        }
+    });
+    for _ in 0..2_000 {
+        assert_eq!(bench.arrival().0, 104);
+    }
+    client.join().unwrap();
+    assert_eq!(bench.counts().delivered, 2_000);
+}
+
+#[test]
+fn bytes_of_another_protocol_and_endless_first_packets_are_handed_over_with_key_0() {
+    let bench = bench(tcp("mqtt"), LobbySettings { connect_bytes_max: 64, ..LobbySettings::default() });
+    let mut http = bench.connect();
+    http.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let (key, arrival) = bench.arrival();
+    assert_eq!((key, arrival.input.as_slice()), (0, &b"GET / HTTP/1.1\r\n\r\n"[..]));
+    let mut endless = bench.connect();
+    endless.write_all(&[&[0x10, 0xff], &[b'x'; 62][..]].concat()).unwrap();
+    let (key, arrival) = bench.arrival();
+    assert_eq!((key, arrival.input.len()), (0, 64));
+    assert_eq!(bench.counts().unrouted, 2);
+}
+
+#[test]
+fn a_listener_has_so_many_places_and_a_closed_connection_frees_one() {
+    let bench = bench(ListenerSpec { connections_max: 2, ..tcp("mqtt") }, LobbySettings::default());
+    let mut clients: Vec<_> = (0..2).map(|_| bench.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write_all(HELLO).unwrap());
+    let (_, first) = bench.arrival();
+    let _second = bench.arrival();
+    assert_eq!(read_to_end(bench.connect()), b"");
+    assert_eq!(bench.counts().refused_connections, 1);
+    drop(first);
+    bench.connect().write_all(HELLO).unwrap();
+    bench.arrival();
+}
+
+#[test]
+fn one_address_has_so_many_places_and_behind_a_balancer_the_real_address_counts() {
+    let spec = ListenerSpec { connections_per_address_max: 1, ..tcp("mqtt") };
+    let plain = bench(spec.clone(), LobbySettings::default());
+    plain.connect().write_all(HELLO).unwrap();
+    let (_, first) = plain.arrival();
+    assert_eq!(read_to_end(plain.connect()), b"");
+    assert_eq!(plain.counts().refused_address, 1);
+    drop(first);
+    plain.connect().write_all(HELLO).unwrap();
+    plain.arrival();
+
+    let balanced = bench(ListenerSpec { proxy: true, ..spec }, LobbySettings::default());
+    let say = |source: &str| {
+        let mut client = balanced.connect();
+        client.write_all(format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n").as_bytes()).unwrap();
+        client.write_all(HELLO).map(|()| client)
+    };
+    let _clients = [say("192.0.2.7"), say("192.0.2.8")];
+    let _arrivals = [balanced.arrival(), balanced.arrival()];
+    // The second write may find the connection reset already.
+    let _ = say("192.0.2.8").map(read_to_end);
+    balanced.until(|counts| counts.refused_address == 1);
+}
+
+#[test]
+fn beyond_the_rate_connections_wait_and_none_is_lost() {
+    let spec = ListenerSpec { connects_per_second_max: 100, connects_burst: 2, ..tcp("mqtt") };
+    let bench = bench(spec, LobbySettings::default());
+    let before = Instant::now();
+    let _clients: Vec<_> = (0..6)
+        .map(|_| {
+            let mut client = bench.connect();
+            client.write_all(HELLO).unwrap();
+            client
+        })
+        .collect();
+    for _ in 0..6 {
+        bench.arrival();
+    }
+    assert!(before.elapsed() >= Duration::from_millis(35), "four of six had to wait for 10 ms each");
+    assert!(bench.counts().paused_by_rate >= 1);
+}
+
+#[test]
+fn a_refusal_in_http_is_read_whole_even_if_the_peer_sends_on() {
+    let spec = ListenerSpec { websocket: Some(Arc::new(WebSocketSettings::default())), ..tcp("ws") };
+    let bench = bench(spec, LobbySettings::default());
+    let mut client = bench.connect();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    client.write_all(&[b'x'; 40_000]).unwrap();
+    let answer = String::from_utf8(read_to_end(&client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 426 ") && answer.ends_with("address bar\n"), "{answer}");
+    drop(client);
+    bench.until(|counts| counts.waiting == 0);
+    let counts = bench.counts();
+    assert_eq!((counts.failed_websocket, counts.hung_up, counts.timed_out), (1, 0, 0));
+}
+
+#[test]
+fn faults_of_tls_and_of_the_proxy_header_are_counted_and_end_the_connection() {
+    let folder = Folder::new();
+    let authority = Authority::new(&folder, "authority");
+    let files = server_files(&folder, &authority, ClientCertificates::None);
+    let tls = bench(
+        ListenerSpec { tls: Some(Arc::new(TlsAcceptor::new(files).unwrap())), ..tcp("mqtts") },
+        LobbySettings::default(),
+    );
+    let mut client = tls.connect();
+    client.write_all(HELLO).unwrap();
+    // An alert record (RFC 8446 §6) says goodbye.
+    assert_eq!(read_to_end(client).first(), Some(&0x15));
+    assert_eq!(tls.counts().failed_tls, 1);
+
+    let proxy = bench(ListenerSpec { proxy: true, ..tcp("mqtt") }, LobbySettings::default());
+    let mut client = proxy.connect();
+    client.write_all(HELLO).unwrap();
+    assert_eq!(read_to_end(client), b"");
+    assert_eq!(proxy.counts().failed_proxy, 1);
+}
+
+#[test]
+fn whoever_hangs_up_early_leaves_nothing_behind() {
+    let bench = bench(tcp("mqtt"), LobbySettings::default());
+    in_pieces(bench.connect(), &HELLO[..2]);
+    bench.until(|counts| counts.hung_up == 1 && counts.waiting == 0);
+}
+
+#[test]
+fn a_reload_adds_changes_and_removes_listeners_without_dropping_anybody() {
+    let bench = bench(tcp("mqtt"), LobbySettings::default());
+    let mut client = bench.connect();
+    client.write_all(HELLO).unwrap();
+    let (_, mut arrival) = bench.arrival();
+    let patient = bench.connect();
+
+    let other = Listener::bind(tcp("other")).unwrap();
+    let address = other.local_address().unwrap();
+    bench.lobby.reload(LobbyReload { add: vec![other], ..LobbyReload::default() });
+    connect(address).write_all(HELLO).unwrap();
+    assert_eq!(&*bench.arrival().1.peer.listener.name, "other");
+
+    let change = vec![ListenerSpec { connections_max: 0, ..tcp("mqtt") }];
+    bench.lobby.reload(LobbyReload { change, ..LobbyReload::default() });
+    bench.until(|_| {
+        // The command is taken at the next turn; until then connections are let in.
+        let mut probe = bench.connect();
+        let _ = probe.set_read_timeout(Some(Duration::from_millis(20)));
+        matches!(probe.read(&mut [0]), Ok(0))
+    });
+
+    bench.lobby.reload(LobbyReload { remove: vec!["mqtt".into()], ..LobbyReload::default() });
+    bench.until(|_| TcpStream::connect(bench.address).is_err());
+    in_pieces(&patient, HELLO);
+    assert_eq!(bench.arrival().0, 104, "whoever waited when the listener went is served");
+    arrival.socket.write_all(b"x").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn stop_closes_listeners_and_whoever_waits() {
+    let bench = bench(tcp("mqtt"), LobbySettings::default());
+    let waiting = bench.connect();
+    bench.until(|counts| counts.accepted == 1);
+    bench.lobby.stop();
+    assert_eq!(read_to_end(waiting), b"");
+    assert!(TcpStream::connect(bench.address).is_err());
+}
