@@ -4,14 +4,26 @@
 //! compiled [`Rules`](thalweg_kernel::access::Rules), or a [`Refusal`]. *Must never know:* a connection, a packet or a
 //! reason code; fronts translate [`RefusalReason`]. Start reading at [`Vault::check`].
 
+mod acl_file;
 mod error;
+mod jwt;
 mod login;
+mod password_file;
+mod password_hash;
 mod pool;
+pub mod scram;
 mod settings;
 mod vault;
+mod verdict_cache;
 
+pub use acl_file::AclFile;
 pub use error::AccessError;
+pub use jwt::{TokenClaims, TokenError, TokenKeys};
 pub use login::{Login, LoginRequest, Refusal, RefusalReason};
+pub use password_file::{
+    PasswordFile, add_password, add_scram_verifier, delete_user, hash_password, user_name_problem,
+};
+pub use password_hash::PasswordHash;
 pub use pool::{Full, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool};
 pub use settings::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
 pub use vault::{Moment, Vault};

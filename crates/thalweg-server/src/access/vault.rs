@@ -1,13 +1,35 @@
 //! All that is known about who may connect, in one reloadable place.
 
-use super::{AccessError, AccessSettings, Login, LoginRequest, Refusal, RefusalReason};
+use super::jwt::looks_like_token;
+use super::password_hash::fill_random;
+use super::scram::ScramVerifier;
+use super::verdict_cache::VerdictCache;
+use super::{
+    AccessError, AccessSettings, AclFile, Login, LoginRequest, PasswordFile, Refusal, RefusalReason, TokenError,
+    TokenKeys,
+};
+use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 use thalweg_kernel::access::Rules;
 
 /// Passwords, tokens, SCRAM verifiers and rules, shared by all threads and replaced as a whole on reload.
+///
+/// Who comes in as whom:
+///
+/// | offered | known sources | answer |
+/// |---|---|---|
+/// | a certificate's name | any | that user; user name and password are not looked at |
+/// | nothing (or an empty name and no password) | any | anonymous, if the listener allows it |
+/// | a user name, a password or both | none | anonymous, if the listener allows it: nothing could prove the name |
+/// | a password shaped like a token | tokens | what the token says |
+/// | user name and password | password file | what the file says |
+/// | anything else | any | refused, also where the anonymous are allowed |
 pub struct Vault {
     loaded: RwLock<Arc<Loaded>>,
+    /// Keys everything that peers must not foresee: fake salts, decoys, remembered verdicts.
+    secret: [u8; 32],
 }
 
 /// What time it is, on both clocks that matter here.
@@ -19,19 +41,35 @@ pub struct Moment {
     pub instant: Instant,
 }
 
+/// One reading of all files. Remembered verdicts belong to it, so that a verdict which is still being computed during
+/// a reload is remembered in the old one and forgotten with it.
 struct Loaded {
+    passwords: Option<PasswordFile>,
+    acl: Option<AclFile>,
+    tokens: Option<TokenKeys>,
+    verdicts: VerdictCache,
     everything: Arc<Rules>,
 }
 
 impl Vault {
     /// Reads everything the settings name; all faults at once, not only the first.
     pub fn load(settings: &AccessSettings) -> Result<Self, Vec<AccessError>> {
-        Ok(Vault { loaded: RwLock::new(Arc::new(Loaded::read(settings)?)) })
+        let secret = match settings.scram_secret {
+            Some(secret) => secret,
+            None => {
+                let mut secret = [0; 32];
+                fill_random(&mut secret).map_err(|error| {
+                    vec![AccessError::file(Path::new(""), error.to_string(), "check the operating system")]
+                })?;
+                secret
+            }
+        };
+        Ok(Vault { loaded: RwLock::new(Arc::new(Loaded::read(settings, secret)?)), secret })
     }
 
-    /// Reads everything again. On an error the old state stays in force.
+    /// Reads everything again. On an error the old state stays in force. The secret of the first load stays.
     pub fn reload(&self, settings: &AccessSettings) -> Result<(), Vec<AccessError>> {
-        let loaded = Arc::new(Loaded::read(settings)?);
+        let loaded = Arc::new(Loaded::read(settings, self.secret)?);
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }
@@ -42,20 +80,62 @@ impl Vault {
     }
 
     /// Judges a peer at a given moment.
-    pub fn check_at(&self, request: &LoginRequest, _moment: Moment) -> Result<Login, Refusal> {
+    pub fn check_at(&self, request: &LoginRequest, moment: Moment) -> Result<Login, Refusal> {
         let loaded = self.loaded();
-        if request.anonymous_allowed && request.user.is_none() && request.password.is_none() {
-            return Ok(Login { user: None, rules: loaded.everything.clone(), expires_at_unix: None });
+        let password = request.password.as_deref();
+        if let Some(name) = &request.certificate_name {
+            return Ok(loaded.login(Some(name.clone())));
         }
-        Err(Refusal::new(RefusalReason::NotAuthorized, "no credentials are known yet"))
+        let offers_nothing = request.user.as_deref().is_none_or(str::is_empty) && password.is_none_or(<[u8]>::is_empty);
+        if offers_nothing || !loaded.knows_anybody() {
+            return match request.anonymous_allowed {
+                true => Ok(loaded.login(None)),
+                false => Err(refuse(request, RefusalReason::NotAuthorized, "the anonymous are not allowed here")),
+            };
+        }
+        match (&request.user, password) {
+            (_, Some(token)) if loaded.tokens.is_some() && looks_like_token(token) => {
+                loaded.check_token(request, token, moment)
+            }
+            (Some(user), Some(password)) => match loaded.verify(&self.secret, user, password, moment.instant) {
+                true => Ok(loaded.login(Some(user.clone()))),
+                false => Err(refuse(request, RefusalReason::BadUserOrPassword, "wrong password or unknown user")),
+            },
+            (Some(_), None) => Err(refuse(request, RefusalReason::BadUserOrPassword, "a user name without a password")),
+            (None, _) => Err(refuse(request, RefusalReason::BadUserOrPassword, "a password without a user name")),
+        }
     }
 
-    /// The login of a user whom another proof (SCRAM) has already shown to be who they say.
-    pub fn login_proven(&self, user: &str) -> Login {
-        Login { user: Some(user.into()), rules: self.loaded().everything.clone(), expires_at_unix: None }
+    /// What SCRAM compares a user's proof with; an unknown user's cannot be told from a known one's. Cheap.
+    pub fn scram_verifier(&self, user: &str) -> ScramVerifier {
+        match &self.loaded().passwords {
+            Some(passwords) => passwords.scram_verifier(&self.secret, user),
+            None => ScramVerifier::fake(&self.secret, user, None),
+        }
+    }
+
+    /// Whether any login by password or SCRAM can succeed, so that offering SCRAM makes sense.
+    pub fn has_passwords(&self) -> bool {
+        self.loaded().passwords.as_ref().is_some_and(|passwords| !passwords.is_empty())
+    }
+
+    /// The login of a user whom SCRAM has shown to be who they say; refused if a reload has removed them since.
+    pub fn login_proven(&self, user: &Arc<str>) -> Result<Login, Refusal> {
+        let loaded = self.loaded();
+        match loaded.passwords.as_ref().is_some_and(|passwords| passwords.contains(user)) {
+            true => Ok(loaded.login(Some(user.clone()))),
+            false => Err(Refusal::new(RefusalReason::NotAuthorized, format!("user {user:?} was removed meanwhile"))),
+        }
+    }
+
+    /// What a user may do now; for sessions that live on over a reload. None is the anonymous. Rules that a token
+    /// carried do not stand here.
+    pub fn rules(&self, user: Option<&str>) -> Arc<Rules> {
+        self.loaded().rules(user)
     }
 
     fn loaded(&self) -> Arc<Loaded> {
+        // A reload swaps one pointer under the lock; nothing can be half done.
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -69,7 +149,86 @@ impl Moment {
 }
 
 impl Loaded {
-    fn read(_settings: &AccessSettings) -> Result<Self, Vec<AccessError>> {
-        Ok(Loaded { everything: Arc::new(Rules::allow_all()) })
+    fn read(settings: &AccessSettings, secret: [u8; 32]) -> Result<Self, Vec<AccessError>> {
+        let mut errors = Vec::new();
+        let passwords = settings.password_file.as_deref().map(PasswordFile::read);
+        let passwords = passwords.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
+        let acl = settings.acl_file.as_deref().map(|path| AclFile::read(path, settings.subscribe_needs_read));
+        let acl = acl.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
+        let tokens = settings.token.as_ref().map(TokenKeys::load);
+        let tokens = tokens.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Loaded {
+            passwords,
+            acl,
+            tokens,
+            verdicts: VerdictCache::new(secret, settings.verdict_ttl, settings.verdict_count_limit),
+            everything: Arc::new(Rules::allow_all()),
+        })
+    }
+
+    fn knows_anybody(&self) -> bool {
+        self.passwords.is_some() || self.tokens.is_some()
+    }
+
+    fn verify(&self, secret: &[u8; 32], user: &str, password: &[u8], now: Instant) -> bool {
+        let Some(passwords) = &self.passwords else { return false };
+        self.verdicts.verdict(user, password, now, || passwords.verify(secret, user, password))
+    }
+
+    fn check_token(&self, request: &LoginRequest, token: &[u8], moment: Moment) -> Result<Login, Refusal> {
+        let Some(tokens) = &self.tokens else {
+            return Err(refuse(request, RefusalReason::BadUserOrPassword, "tokens are not accepted"));
+        };
+        let claims = tokens.check(token, moment.unix_seconds).map_err(|error| {
+            let reason = match error {
+                TokenError::Expired | TokenError::NotYet => RefusalReason::Expired,
+                TokenError::BadClaim(_) => RefusalReason::NotAuthorized,
+                _ => RefusalReason::BadUserOrPassword,
+            };
+            refuse(request, reason, error)
+        })?;
+        let claimed = request.user.as_deref().filter(|user| !user.is_empty());
+        if tokens.user_must_match() && claimed.is_some_and(|user| *user != *claims.user) {
+            let problem = format!("the token is user {:?}'s", claims.user);
+            return Err(refuse(request, RefusalReason::BadUserOrPassword, problem));
+        }
+        let rules = claims.rules.unwrap_or_else(|| self.rules(Some(&claims.user)));
+        Ok(Login { user: Some(claims.user), rules, expires_at_unix: claims.expires_at_unix })
+    }
+
+    fn login(&self, user: Option<Arc<str>>) -> Login {
+        let rules = self.rules(user.as_deref());
+        Login { user, rules, expires_at_unix: None }
+    }
+
+    fn rules(&self, user: Option<&str>) -> Arc<Rules> {
+        self.acl.as_ref().map_or(&self.everything, |acl| acl.rules(user)).clone()
     }
 }
+
+/// Names are the peer's words: quoted and escaped, so that they cannot forge a log line, and cut.
+fn refuse(request: &LoginRequest, reason: RefusalReason, problem: impl fmt::Display) -> Refusal {
+    let quoted = |name: &str| match name.char_indices().nth(LOGGED_CHARS_LIMIT) {
+        None => format!("{name:?}"),
+        Some((cut, _)) => format!("{:?}…", name.get(..cut).unwrap_or("")),
+    };
+    let mut log = format!("client {}", quoted(&request.client_id));
+    if let Some(user) = &request.user {
+        log += &format!(", user {}", quoted(user));
+    }
+    if let Some(peer) = request.peer {
+        log += &format!(", from {peer}");
+    }
+    log += &format!(", on listener {}: {problem}", request.listener);
+    Refusal::new(reason, log)
+}
+
+/// Of a client id or user name at most so many characters are logged.
+const LOGGED_CHARS_LIMIT: usize = 80;
+
+#[cfg(test)]
+#[path = "vault_tests.rs"]
+mod tests;
