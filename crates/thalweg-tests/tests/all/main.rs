@@ -4,4 +4,6 @@
 //! `THALWEG_TEST_BROKER=mosquitto` runs the same tests against Debian's mosquitto: an oracle for the tests themselves.
 
 mod broker;
+mod certificates;
+mod conformance;
 mod interop;
