@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::certificates::Certificates;
+
 /// How long a broker may take from start to its `ready` line.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -36,6 +38,7 @@ pub enum Kind {
 pub struct Options {
     sets: Vec<(String, String)>,
     files: Vec<(String, String)>,
+    encrypted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +74,21 @@ impl Broker {
     /// The MQTT-over-WebSocket listener.
     pub fn websocket(&self) -> SocketAddr {
         self.ports.websocket
+    }
+
+    /// The MQTT-over-TLS listener, when [`Options::encrypted`] asked for it.
+    pub fn tls(&self) -> SocketAddr {
+        self.ports.tls
+    }
+
+    /// The listener for MQTT over WebSocket over TLS, when [`Options::encrypted`] asked for it.
+    pub fn secure_websocket(&self) -> SocketAddr {
+        self.ports.secure_websocket
+    }
+
+    /// The authority that signed the encrypted listeners' certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("authority.pem")
     }
 
     /// The admin HTTP listener; nothing listens there in oracle mode.
@@ -129,6 +147,12 @@ impl Options {
         self
     }
 
+    /// Listeners for TLS and secure WebSocket too, with the certificates of this test run.
+    pub fn encrypted(mut self) -> Self {
+        self.encrypted = true;
+        self
+    }
+
     /// A file to put into the broker's folder before it starts; `{folder}` in a later `set` value stands for that folder.
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
@@ -146,6 +170,9 @@ impl Options {
         for (name, content) in &self.files {
             fs::write(folder.join(name), content).expect("the test's folder is writable");
         }
+        if self.encrypted {
+            Certificates::shared().write_into(&folder);
+        }
         let ports = Ports {
             mqtt: free_port(),
             websocket: free_port(),
@@ -155,7 +182,7 @@ impl Options {
         };
         let mut command = match kind {
             Kind::Thalweg => self.thalweg(&folder, ports),
-            Kind::Mosquitto => mosquitto(&folder, ports),
+            Kind::Mosquitto => self.mosquitto(&folder, ports),
         };
         let mut child = command
             .stdin(Stdio::null())
@@ -184,26 +211,41 @@ impl Options {
         for (key, address) in binds {
             command.arg("--set").arg(format!("{key}={address}"));
         }
+        if self.encrypted {
+            for (transport, address) in [("tls", ports.tls), ("wss", ports.secure_websocket)] {
+                let key = format!("listeners.{transport}");
+                command.arg("--set").arg(format!("{key}.transport={transport}"));
+                command.arg("--set").arg(format!("{key}.bind={address}"));
+                command.arg("--set").arg(format!("{key}.tls.certificate={}", folder.join("server.pem").display()));
+                command.arg("--set").arg(format!("{key}.tls.key={}", folder.join("server.key").display()));
+            }
+        }
         for (key, value) in &self.sets {
             let value = value.replace("{folder}", &folder.display().to_string());
             command.arg("--set").arg(format!("{key}={value}"));
         }
         command
     }
-}
 
-fn mosquitto(folder: &Path, ports: Ports) -> Command {
-    let config = format!(
-        "allow_anonymous true\nlog_dest stderr\nlog_type all\npersistence false\nmax_queued_messages 10000\n\
-         listener {} 127.0.0.1\nlistener {} 127.0.0.1\nprotocol websockets\n",
-        ports.mqtt.port(),
-        ports.websocket.port(),
-    );
-    let path = folder.join("mosquitto.conf");
-    fs::write(&path, config).expect("the test's folder is writable");
-    let mut command = Command::new("/usr/sbin/mosquitto");
-    command.arg("-c").arg(path);
-    command
+    fn mosquitto(&self, folder: &Path, ports: Ports) -> Command {
+        let mut config = format!(
+            "allow_anonymous true\nuser root\nlog_dest stderr\npersistence false\nmax_queued_messages 10000\n\
+             listener {} 127.0.0.1\nlistener {} 127.0.0.1\nprotocol websockets\n",
+            ports.mqtt.port(),
+            ports.websocket.port(),
+        );
+        if self.encrypted {
+            let folder = folder.display();
+            let keys = format!("certfile {folder}/server.pem\nkeyfile {folder}/server.key\n");
+            config += &format!("listener {} 127.0.0.1\n{keys}", ports.tls.port());
+            config += &format!("listener {} 127.0.0.1\nprotocol websockets\n{keys}", ports.secure_websocket.port());
+        }
+        let path = folder.join("mosquitto.conf");
+        fs::write(&path, config).expect("the test's folder is writable");
+        let mut command = Command::new("/usr/sbin/mosquitto");
+        command.arg("-c").arg(path);
+        command
+    }
 }
 
 /// The broker to test: `THALWEG_BIN`, or this workspace's, built first so that it is never stale.
