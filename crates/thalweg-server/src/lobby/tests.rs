@@ -338,7 +338,7 @@ fn a_refusal_in_http_is_read_whole_even_if_the_peer_sends_on() {
     let answer = String::from_utf8(read_to_end(&client)).unwrap();
     assert!(answer.starts_with("HTTP/1.1 426 ") && answer.ends_with("address bar\n"), "{answer}");
     drop(client);
-    bench.until(|counts| counts.waiting == 0);
+    bench.until(|counts| counts.failed_websocket == 1 && counts.waiting == 0);
     let counts = bench.counts();
     assert_eq!((counts.failed_websocket, counts.hung_up, counts.timed_out), (1, 0, 0));
 }

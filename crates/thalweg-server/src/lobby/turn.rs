@@ -241,12 +241,11 @@ impl Turns {
             Step::Wait => self.watch(key),
             Step::Explain(fault) => {
                 self.count_fault(&fault);
-                if let Some((_, waiting)) = self.waiting.get_mut(key) {
+                if let Some((_, waiting)) = self.waiting.get(key) {
                     let (name, address) = (waiting.listener_name(), waiting.address());
                     debug!("listener `{name}`: connection from {address:?} refused: {fault}");
-                    waiting.shut_down();
                 }
-                // What the peer sent meanwhile is still unread, and no event will tell of it again.
+                // Sends the words, and reads on: no event would tell again of what the peer sent meanwhile.
                 self.advance(key);
             }
             Step::Deliver { key: route, routed } => {
@@ -302,12 +301,13 @@ impl Turns {
                 break;
             }
             self.line.pop_front();
-            if is_there && let Some((_, waiting)) = self.waiting.try_remove(key) {
-                if !waiting.is_explained() {
-                    count(&self.counters.timed_out);
-                    let (name, address) = (waiting.listener_name(), waiting.address());
-                    debug!("listener `{name}`: nothing useful came from {address:?} in time");
-                }
+            if is_there
+                && let Some((_, waiting)) = self.waiting.try_remove(key)
+                && !waiting.is_explained()
+            {
+                count(&self.counters.timed_out);
+                let (name, address) = (waiting.listener_name(), waiting.address());
+                debug!("listener `{name}`: nothing useful came from {address:?} in time");
             }
         }
         // Those who left behind somebody slow are forgotten now and then, so that the line stays as short as the crowd.

@@ -15,7 +15,7 @@ use crate::transport::{Filtered, Transport, TransportFault};
 
 /// ```text
 /// ExpectProxy ─ header ─> ExpectKey ─ key, not ours, too long ─> (delivered)
-///      └────── fault ───────┴──────> ExpectEnd ─ peer hangs up, timeout ─> (gone)
+///      └────── fault ───────┴──────> Explained ─ peer hangs up, timeout ─> (gone)
 /// ```
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -41,7 +41,7 @@ enum Stage {
     ExpectKey,
     /// The peer was told why it has to go. Its socket stays until it hangs up, because a close with unread bytes makes
     /// the system send a reset, which may overtake the explanation.
-    ExpectEnd,
+    Explained,
 }
 
 /// What is to be done with a connection after it advanced.
@@ -51,7 +51,7 @@ pub(super) enum Step {
     Wait,
     /// Hand it over; false when the key is not known.
     Deliver { key: u64, routed: bool },
-    /// It failed: count it, and wait until the peer has read why.
+    /// It failed: count it and advance again, which tells the peer and waits until it has read why.
     Explain(TransportFault),
     /// Drop it.
     Drop(Why),
@@ -101,7 +101,7 @@ impl Waiting {
 
     /// True once it was refused and only its end is waited for.
     pub(super) fn is_explained(&self) -> bool {
-        matches!(self.stage, Stage::ExpectEnd)
+        matches!(self.stage, Stage::Explained)
     }
 
     pub(super) fn listener_name(&self) -> &str {
@@ -119,6 +119,10 @@ impl Waiting {
             if let Err(why) = self.flush() {
                 return self.drop_because(why);
             }
+            if self.is_explained() && self.output.is_empty() {
+                // Fails when the peer is gone, which the read will find out as well.
+                let _ = self.socket.shutdown(Shutdown::Write);
+            }
             let read = match self.socket.read(buffer) {
                 Ok(0) => return self.drop_because(Why::HungUp),
                 Ok(read) => read,
@@ -134,7 +138,7 @@ impl Waiting {
             let step = match self.stage {
                 Stage::ExpectProxy => self.take_proxy_header(wire, settings),
                 Stage::ExpectKey => self.take_wire(wire, settings),
-                Stage::ExpectEnd => Step::Wait,
+                Stage::Explained => Step::Wait,
             };
             match step {
                 Step::Wait => {}
@@ -146,15 +150,9 @@ impl Waiting {
                     };
                 }
                 Step::Explain(_) => {
-                    self.stage = Stage::ExpectEnd;
-                    return match self.flush() {
-                        Ok(()) => step,
-                        // The fault is worth more to the log than the fact that the peer did not wait for it.
-                        Err(_) => {
-                            self.output.clear();
-                            step
-                        }
-                    };
+                    // The words go out with the next advance, after the caller counted: who reads them can rely on it.
+                    self.stage = Stage::Explained;
+                    return step;
                 }
                 Step::Drop(_) => return step,
             }
@@ -230,14 +228,6 @@ impl Waiting {
         Ok(())
     }
 
-    /// Says goodbye on the wire's level, after a fault.
-    pub(super) fn shut_down(&mut self) {
-        if self.output.is_empty() {
-            // Fails when the peer is gone, which the next read will find out as well.
-            let _ = self.socket.shutdown(Shutdown::Write);
-        }
-    }
-
     /// Leaves the lobby.
     pub(super) fn into_arrival(mut self, registry: &Registry) -> Arrival {
         if self.registered.is_some() {
@@ -275,18 +265,14 @@ impl Waiting {
                 Err(_) => return Err(Why::HungUp),
             }
         }
-        if sent == 0 {
-            return Ok(());
-        }
-        self.output.drain(..sent);
-        if self.output.is_empty() && matches!(self.stage, Stage::ExpectEnd) {
-            self.shut_down();
+        if sent > 0 {
+            self.output.drain(..sent);
         }
         Ok(())
     }
 
     fn drop_because(&self, why: Why) -> Step {
-        Step::Drop(if matches!(self.stage, Stage::ExpectEnd) { Why::Explained } else { why })
+        Step::Drop(if matches!(self.stage, Stage::Explained) { Why::Explained } else { why })
     }
 }
 
