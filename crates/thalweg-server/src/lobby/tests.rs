@@ -1,8 +1,9 @@
 //! A lobby on loopback. Clients block with a timeout; nothing sleeps.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -411,4 +412,51 @@ fn stop_closes_listeners_and_whoever_waits() {
     bench.lobby.stop();
     assert_eq!(read_to_end(waiting), b"");
     assert!(TcpStream::connect(bench.address).is_err());
+}
+
+/// A broker's process with 32 descriptors; says where it listens, greets whoever says hello, ends with its input.
+#[test]
+#[ignore = "a child of when_descriptors_run_out_peers_are_turned_away_at_once_and_later_served_again"]
+fn child_with_few_descriptors() {
+    let Bench { lobby, arrivals, address } = bench(tcp("mqtt"), LobbySettings::default());
+    println!("\nADDRESS {address}");
+    let greeter = std::thread::spawn(move || {
+        for (_, mut arrival) in arrivals {
+            let _ = arrival.socket.write_all(b"welcome");
+        }
+    });
+    read_to_end(io::stdin());
+    assert!(lobby.counters().read().refused_descriptors >= 1, "{:?}", lobby.counters().read());
+    lobby.stop();
+    greeter.join().unwrap();
+}
+
+#[test]
+fn when_descriptors_run_out_peers_are_turned_away_at_once_and_later_served_again() {
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 32; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "lobby::tests::child_with_few_descriptors", "--ignored", "--nocapture", "--test-threads=1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Kept to the end: the child may not lose its output.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let address = lines.find_map(|line| line.strip_prefix("ADDRESS ")?.parse().ok()).unwrap();
+    let mut silent: Vec<_> = (0..40).map(|_| connect(address)).collect();
+    assert_eq!(read_to_end(silent.pop().unwrap()), b"", "the last one is turned away");
+    drop(silent);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut client = connect(address);
+        let _ = client.write_all(HELLO);
+        if read_to_end(&client) == b"welcome" {
+            break;
+        }
+        assert!(Instant::now() < end, "nobody is let in again");
+    }
+    drop(child.stdin.take());
+    let said: Vec<_> = lines.collect();
+    assert!(child.wait().unwrap().success(), "{said:?}");
 }

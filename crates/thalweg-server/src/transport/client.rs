@@ -85,7 +85,7 @@ fn system_bundle() -> Result<PathBuf, TlsFault> {
 ///
 /// `host` goes into the `Host` header (with the port, unless it is the scheme's own), `path` starts with `/`, and
 /// `sub_protocol` is `mqtt` or `mqttv3.1`.
-pub fn websocket(host: &str, path: &str, sub_protocol: &str, settings: &WebSocketSettings) -> WebSocketLayer {
+pub fn websocket(host: &str, path: &str, sub_protocol: &str, settings: &Arc<WebSocketSettings>) -> WebSocketLayer {
     let key = generate_key();
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

@@ -1,18 +1,16 @@
 //! The WebSocket layer (RFC 6455): the upgrade, then frames. MQTT packets may span frames and a frame may hold several
 //! packets [MQTT-6.0.0-2]; only the bytes inside binary frames matter.
 
-use std::io::{self, Read, Write};
 use std::sync::Arc;
 
+use tungstenite::Error;
 use tungstenite::handshake::machine::TryParse;
 use tungstenite::handshake::server::{Request, create_response, write_response};
 use tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
-use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
-use tungstenite::protocol::frame::{CloseFrame, FrameHeader};
-use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
-use tungstenite::{Bytes, Error, Message};
+use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::TransportFault;
+use super::frames::{BINARY, CLOSE, End, FrameReader, write_close, write_frame};
 
 /// What a WebSocket listener asks of its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,18 +40,6 @@ impl Default for WebSocketSettings {
     }
 }
 
-impl WebSocketSettings {
-    pub(super) fn frames(&self) -> WebSocketConfig {
-        WebSocketConfig::default()
-            // The library fills a buffer of this size for each connection, idle ones too.
-            .read_buffer_size(2 * 1024)
-            // Every frame goes straight to the caller's buffer.
-            .write_buffer_size(0)
-            .max_frame_size(Some(self.frame_bytes_max))
-            .max_message_size(Some(self.message_bytes_max))
-    }
-}
-
 /// One end of a WebSocket connection.
 ///
 /// ```text
@@ -64,32 +50,31 @@ impl WebSocketSettings {
 #[derive(Debug)]
 pub struct WebSocketLayer {
     state: State,
-    settings: WebSocketConfig,
-    role: Role,
+    settings: Arc<WebSocketSettings>,
+    end: End,
     /// Wire bytes that wait for `take_output`.
     output: Vec<u8>,
     /// Protocol bytes that were to be sent before the upgrade was complete.
     waiting: Vec<u8>,
     sub_protocol: Option<Box<str>>,
-    closed: bool,
+    /// The peer said goodbye, or failed.
+    is_closed: bool,
+    /// We said goodbye: nothing may follow (RFC 6455 §5.5.1).
+    said_close: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    ExpectRequest { settings: Arc<WebSocketSettings>, received: Vec<u8> },
+    ExpectRequest { received: Vec<u8> },
     ExpectResponse { accept_key: String, sub_protocol: Box<str>, received: Vec<u8> },
-    Open(Box<WebSocketContext>),
+    Open(FrameReader),
     Over,
 }
 
 impl WebSocketLayer {
     /// The server's end: expects an upgrade request.
     pub fn server(settings: &Arc<WebSocketSettings>) -> WebSocketLayer {
-        WebSocketLayer::new(
-            State::ExpectRequest { settings: settings.clone(), received: Vec::new() },
-            settings.frames(),
-            Role::Server,
-        )
+        WebSocketLayer::new(State::ExpectRequest { received: Vec::new() }, settings, End::Server)
     }
 
     /// The client's end, whose `request` waits in the output at once; expects a response that proves `accept_key`.
@@ -97,17 +82,25 @@ impl WebSocketLayer {
         request: Vec<u8>,
         accept_key: String,
         sub_protocol: Box<str>,
-        settings: &WebSocketSettings,
+        settings: &Arc<WebSocketSettings>,
     ) -> WebSocketLayer {
         let state = State::ExpectResponse { accept_key, sub_protocol, received: Vec::new() };
-        let mut layer = WebSocketLayer::new(state, settings.frames(), Role::Client);
+        let mut layer = WebSocketLayer::new(state, settings, End::Client);
         layer.output = request;
         layer
     }
 
-    fn new(state: State, settings: WebSocketConfig, role: Role) -> WebSocketLayer {
-        let (output, waiting) = (Vec::new(), Vec::new());
-        WebSocketLayer { state, settings, role, output, waiting, sub_protocol: None, closed: false }
+    fn new(state: State, settings: &Arc<WebSocketSettings>, end: End) -> WebSocketLayer {
+        WebSocketLayer {
+            state,
+            settings: settings.clone(),
+            end,
+            output: Vec::new(),
+            waiting: Vec::new(),
+            sub_protocol: None,
+            is_closed: false,
+            said_close: false,
+        }
     }
 
     /// See [`Filtered::handle_input`](super::Filtered::handle_input).
@@ -125,25 +118,31 @@ impl WebSocketLayer {
     /// See [`Filtered::encode`](super::Filtered::encode); each call becomes one binary frame [MQTT-6.0.0-1].
     pub fn encode(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
         self.take_output(wire);
-        match &mut self.state {
-            _ if plain.is_empty() => Ok(()),
-            State::Open(context) => write_frame(context, self.role, plain, wire),
-            State::Over => Err(TransportFault::WebSocket("the connection is closed".into())),
-            State::ExpectRequest { .. } | State::ExpectResponse { .. } => {
-                self.waiting.extend_from_slice(plain);
-                Ok(())
+        match &self.state {
+            _ if plain.is_empty() => {}
+            State::Open(_) if !self.said_close => write_frame(self.end, BINARY, plain, wire),
+            State::Open(_) | State::Over => {
+                return Err(TransportFault::WebSocket("the connection is closed".into()));
             }
+            State::ExpectRequest { .. } | State::ExpectResponse { .. } => self.waiting.extend_from_slice(plain),
         }
+        Ok(())
     }
 
     /// See [`Filtered::take_output`](super::Filtered::take_output).
     pub fn take_output(&mut self, wire: &mut Vec<u8>) {
-        wire.append(&mut self.output);
+        if !self.output.is_empty() {
+            // Taken whole: an idle connection keeps no buffer.
+            wire.extend_from_slice(&std::mem::take(&mut self.output));
+        }
+        if let (State::Open(frames), false) = (&mut self.state, self.said_close) {
+            frames.take_pong(wire);
+        }
     }
 
     /// True once a close frame came in, or the connection failed.
     pub fn is_closed(&self) -> bool {
-        self.closed
+        self.is_closed
     }
 
     /// True until the upgrade is agreed.
@@ -159,14 +158,15 @@ impl WebSocketLayer {
     /// Appends a close frame with code 1000, once, and only if the connection is open.
     pub fn close(&mut self, wire: &mut Vec<u8>) {
         self.take_output(wire);
-        if let State::Open(context) = &mut self.state {
-            send_close(context, CloseCode::Normal, "", wire);
+        if matches!(self.state, State::Open(_)) && !self.said_close {
+            self.said_close = true;
+            write_close(self.end, CloseCode::Normal, "", wire);
         }
     }
 
     fn upgrade(&mut self, plain: &mut Vec<u8>) -> Result<(), TransportFault> {
         let verdict = match &self.state {
-            State::ExpectRequest { settings, received } => judge_request(settings, received),
+            State::ExpectRequest { received } => judge_request(&self.settings, received),
             State::ExpectResponse { accept_key, sub_protocol, received } => {
                 super::client::judge_response(accept_key, sub_protocol, received)
             }
@@ -175,8 +175,9 @@ impl WebSocketLayer {
         match verdict {
             Ok(None) => Ok(()),
             Ok(Some(agreed)) => {
-                let open = State::Open(Box::new(WebSocketContext::new(self.role, Some(self.settings))));
-                let tail = match std::mem::replace(&mut self.state, open) {
+                let settings = &self.settings;
+                let frames = FrameReader::new(self.end, settings.frame_bytes_max, settings.message_bytes_max);
+                let tail = match std::mem::replace(&mut self.state, State::Open(frames)) {
                     State::ExpectRequest { mut received, .. } | State::ExpectResponse { mut received, .. } => {
                         received.split_off(agreed.consumed.min(received.len()))
                     }
@@ -185,15 +186,15 @@ impl WebSocketLayer {
                 self.output.extend_from_slice(&agreed.answer);
                 self.sub_protocol = Some(agreed.sub_protocol);
                 let waiting = std::mem::take(&mut self.waiting);
-                if let (State::Open(context), false) = (&mut self.state, waiting.is_empty()) {
-                    write_frame(context, self.role, &waiting, &mut self.output)?;
+                if !waiting.is_empty() {
+                    write_frame(self.end, BINARY, &waiting, &mut self.output);
                 }
                 // Frames may follow the request in the same segment.
-                if tail.is_empty() { Ok(()) } else { self.read_frames(&tail, plain) }
+                self.read_frames(&tail, plain)
             }
             Err(refusal) => {
                 self.state = State::Over;
-                self.closed = true;
+                self.is_closed = true;
                 self.output.extend_from_slice(&refusal.answer);
                 Err(TransportFault::Upgrade { status: refusal.status, reason: refusal.reason })
             }
@@ -201,33 +202,24 @@ impl WebSocketLayer {
     }
 
     fn read_frames(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), TransportFault> {
-        let State::Open(context) = &mut self.state else { return Ok(()) };
-        if self.closed {
-            return Ok(());
-        }
-        let mut pipe = Pipe { input: wire, output: &mut self.output };
-        let (code, words) = loop {
-            match context.read(&mut pipe) {
-                Ok(Message::Binary(payload)) => plain.extend_from_slice(&payload),
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-                Ok(Message::Close(_)) | Err(Error::ConnectionClosed | Error::AlreadyClosed) => {
-                    // The echo of the close frame waits inside; the library reports the end while it writes it.
-                    let _ = context.flush(&mut pipe);
-                    self.closed = true;
-                    return Ok(());
-                }
-                // RFC 6455 §7.4.1: 1003 for a type of data that cannot be accepted [MQTT-6.0.0-1].
-                Ok(Message::Text(_)) => {
-                    break (CloseCode::Unsupported, "MQTT is carried in binary frames, not in text".to_owned());
-                }
-                Err(Error::Io(blocked)) if blocked.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => break (close_code(&error), error.to_string()),
-            }
+        let State::Open(frames) = &mut self.state else { return Ok(()) };
+        let outcome = frames.read(wire, plain);
+        let (fault, goodbye) = match outcome {
+            Ok(None) => return Ok(()),
+            Ok(Some(goodbye)) => (None, goodbye),
+            Err(fault) => (Some(fault), Vec::new()),
         };
-        send_close(context, code, &words, pipe.output);
-        self.closed = true;
+        if !self.said_close {
+            frames.take_pong(&mut self.output);
+            match &fault {
+                Some(fault) => write_close(self.end, fault.code, fault.words, &mut self.output),
+                None => write_frame(self.end, CLOSE, &goodbye, &mut self.output),
+            }
+        }
+        self.said_close = true;
+        self.is_closed = true;
         self.state = State::Over;
-        Err(TransportFault::WebSocket(words))
+        fault.map_or(Ok(()), |fault| Err(TransportFault::WebSocket(fault.words.into())))
     }
 }
 
@@ -312,75 +304,4 @@ fn refuse(status: u16, phrase: &str, words: &str) -> Refusal {
         words.len() + 1
     );
     Refusal { status, reason: words.to_owned(), answer: answer.into_bytes() }
-}
-
-fn write_frame(
-    context: &mut WebSocketContext,
-    role: Role,
-    plain: &[u8],
-    wire: &mut Vec<u8>,
-) -> Result<(), TransportFault> {
-    if !context.can_write() {
-        return Err(TransportFault::WebSocket("the connection is closing".into()));
-    }
-    let written = match role {
-        // A server's frame is a header and the bytes as they are, so they need not pass through the library.
-        Role::Server => {
-            let header = FrameHeader { opcode: OpCode::Data(Data::Binary), ..FrameHeader::default() };
-            let done = header.format(plain.len() as u64, wire);
-            wire.extend_from_slice(plain);
-            done
-        }
-        // A client's frame is masked (RFC 6455 §5.3).
-        Role::Client => {
-            let mut pipe = Pipe { input: &[], output: wire };
-            context
-                .write(&mut pipe, Message::Binary(Bytes::copy_from_slice(plain)))
-                .and_then(|()| context.flush(&mut pipe))
-        }
-    };
-    written.map_err(|error| TransportFault::WebSocket(error.to_string()))
-}
-
-fn send_close(context: &mut WebSocketContext, code: CloseCode, words: &str, wire: &mut Vec<u8>) {
-    // A control frame carries at most 125 bytes, two of them the code (RFC 6455 §5.5).
-    let reason: String = words.chars().take(60).collect();
-    let mut pipe = Pipe { input: &[], output: wire };
-    // Fails only when a close frame was sent before: then there is nothing left to say.
-    let _ = context.close(&mut pipe, Some(CloseFrame { code, reason: reason.into() }));
-}
-
-/// RFC 6455 §7.4.1.
-fn close_code(error: &Error) -> CloseCode {
-    match error {
-        Error::Capacity(_) => CloseCode::Size,
-        Error::Utf8(_) => CloseCode::Invalid,
-        _ => CloseCode::Protocol,
-    }
-}
-
-/// What the library takes for a socket: one call's input, and the caller's buffer.
-struct Pipe<'a> {
-    input: &'a [u8],
-    output: &'a mut Vec<u8>,
-}
-
-impl Read for Pipe<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.input.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.input.read(buffer)
-    }
-}
-
-impl Write for Pipe<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.output.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
