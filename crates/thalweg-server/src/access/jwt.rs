@@ -4,7 +4,7 @@
 //! parameter and with absent claims meaning what RFC 7519 says (a required issuer that is missing is wrong). Each key
 //! serves exactly one algorithm (RFC 8725 §3.1), so `none` and a public key taken for a secret have no way in.
 
-use super::{AccessError, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
+use super::{AccessError, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, jwt_signature};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -66,6 +66,7 @@ pub enum TokenError {
 impl TokenKeys {
     /// Reads the keys.
     pub fn load(settings: &TokenSettings) -> Result<Self, Vec<AccessError>> {
+        jwt_signature::install();
         let (mut keys, mut errors) = (Vec::new(), Vec::new());
         for key in &settings.keys {
             match TokenKey::load(key) {
@@ -307,4 +308,4 @@ const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 
 #[cfg(test)]
 #[path = "jwt_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -2,7 +2,7 @@
 //! their private halves are gone.
 
 use super::*;
-use jsonwebtoken::{EncodingKey, Header, encode};
+use ring::hmac;
 use serde_json::json;
 
 const RSA: &str = "-----BEGIN PUBLIC KEY-----
@@ -42,8 +42,16 @@ fn keys(keys: Vec<TokenKeySettings>) -> TokenKeys {
     TokenKeys::load(&TokenSettings { keys, ..TokenSettings::default() }).expect("keys are good")
 }
 
+/// An HS256 token, made here from the words of RFC 7515 §3.1.
+pub(in super::super) fn sign_with(header: &Value, claims: &Value, secret: &[u8]) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", part(header), part(claims));
+    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
 fn sign(claims: &Value) -> String {
-    encode(&Header::default(), claims, &EncodingKey::from_secret(SECRET)).expect("signed")
+    sign_with(&json!({"alg": "HS256", "typ": "JWT"}), claims, SECRET)
 }
 
 #[track_caller]
@@ -96,7 +104,7 @@ fn a_token_without_signature_is_never_good() {
 fn a_public_key_is_never_taken_for_a_secret() {
     // The classic attack: HS256 with the broker's public key as the secret.
     let claims = json!({"sub": "dev7", "exp": END});
-    let forged = encode(&Header::default(), &claims, &EncodingKey::from_secret(RSA.as_bytes())).expect("signed");
+    let forged = sign_with(&json!({"alg": "HS256"}), &claims, RSA.as_bytes());
     let keys = keys(vec![key(TokenAlgorithm::Rs256, RSA.as_bytes())]);
     assert_eq!(keys.check(forged.as_bytes(), NOW).err(), Some(TokenError::UnknownKey));
 }
@@ -189,8 +197,11 @@ fn keys_roll_over_by_id_or_by_trying() {
         ..key(TokenAlgorithm::Hs256, bytes)
     };
     let sign = |kid: Option<&str>| {
-        let header = Header { kid: kid.map(Into::into), ..Header::default() };
-        encode(&header, &json!({"sub": "a", "exp": END}), &EncodingKey::from_secret(new)).expect("signed")
+        let mut header = json!({"alg": "HS256"});
+        if let Some(kid) = kid {
+            header["kid"] = kid.into();
+        }
+        sign_with(&header, &json!({"sub": "a", "exp": END}), new)
     };
     let both = keys(vec![named(Some("old"), old), named(Some("new"), new)]);
     let verdict = |keys: &TokenKeys, kid| keys.check(sign(kid).as_bytes(), NOW).map(|_| ());
@@ -202,10 +213,30 @@ fn keys_roll_over_by_id_or_by_trying() {
 }
 
 #[test]
+fn the_example_of_rfc_7515_is_met() {
+    // Appendix A.1; its key is given in base64url, its `exp` passed in 2011.
+    let secret = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
+    let secret = URL_SAFE_NO_PAD.decode(secret).expect("base64url");
+    let token = concat!(
+        "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.",
+        "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.",
+        "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    );
+    let settings = TokenSettings {
+        keys: vec![key(TokenAlgorithm::Hs256, &secret)],
+        user_claim: "iss".into(),
+        leeway_seconds: 0,
+        ..TokenSettings::default()
+    };
+    let keys = TokenKeys::load(&settings).expect("keys are good");
+    assert_eq!(keys.check(token.as_bytes(), 1_300_819_379).map(|claims| claims.user.to_string()), Ok("joe".into()));
+    assert_eq!(keys.check(token.as_bytes(), 1_300_819_380).err(), Some(TokenError::Expired));
+}
+
+#[test]
 fn a_critical_header_is_not_overlooked() {
-    let header = Header { crit: Some(vec!["b64".into()]), ..Header::default() };
-    let claims = json!({"sub": "a", "exp": END});
-    let token = encode(&header, &claims, &EncodingKey::from_secret(SECRET)).expect("signed");
+    let header = json!({"alg": "HS256", "crit": ["b64"]});
+    let token = sign_with(&header, &json!({"sub": "a", "exp": END}), SECRET);
     let keys = keys(vec![key(TokenAlgorithm::Hs256, SECRET)]);
     assert_eq!(keys.check(token.as_bytes(), NOW).err(), Some(TokenError::Malformed));
 }

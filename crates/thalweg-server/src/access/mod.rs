@@ -7,6 +7,7 @@
 mod acl_file;
 mod error;
 mod jwt;
+mod jwt_signature;
 mod login;
 mod password_file;
 mod password_hash;

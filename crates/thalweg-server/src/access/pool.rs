@@ -6,13 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// How the answer leaves the pool: it typically sends on a channel and wakes an event loop. It must not block.
+/// How the answer leaves the pool: it typically sends on a channel and wakes an event loop. It must not block. It is
+/// called on a vault thread, or on the thread that shuts the pool down.
 pub type Reply = Box<dyn FnOnce(Result<Login, Refusal>) + Send>;
 
 /// Threads around one [`Vault`], with a bounded queue in front of them.
 ///
 /// Every accepted request is answered exactly once, also when the pool shuts down or a check panics. Dropping the
-/// pool shuts it down.
+/// pool shuts it down, which joins the threads: a reply must not own the pool.
 pub struct VaultPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

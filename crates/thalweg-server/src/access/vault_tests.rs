@@ -2,7 +2,6 @@
 
 use super::super::{TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool, password_file};
 use super::*;
-use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -78,7 +77,7 @@ fn check(vault: &Vault, request: &LoginRequest) -> Result<Option<String>, Refusa
 }
 
 fn token(claims: serde_json::Value) -> String {
-    encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET)).expect("signed")
+    super::super::jwt::tests::sign_with(&json!({"alg": "HS256"}), &claims, SECRET)
 }
 
 use RefusalReason::*;
