@@ -66,6 +66,7 @@ impl Checks<'_> {
             ("certificate", listener.tls.certificate.is_some()),
             ("key", listener.tls.key.is_some()),
             ("client_ca", listener.tls.client_ca.is_some()),
+            ("client_crl", listener.tls.client_crl.is_some()),
             ("client_certificate", listener.tls.client_certificate != ClientCertificate::None),
         ];
         if !listener.transport.is_encrypted() {
@@ -119,7 +120,8 @@ impl Checks<'_> {
             ),
         };
         let mend = format!(
-            "Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with {anonymous} = true"
+            "Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with \
+             {anonymous} = true"
         );
         self.report(&[anonymous, bind], what, mend);
     }
@@ -179,7 +181,7 @@ impl Checks<'_> {
             }
             (Some(_), None) if !wants_secret => {
                 let what = format!("access.jwt.algorithm is {}, which takes a public key, not a secret", jwt.algorithm);
-                let mend = format!("Set {public} instead of {secret}, or choose HS256, HS384 or HS512");
+                let mend = format!("Set {public} instead of {secret}, or choose HS256");
                 self.report(&["access.jwt.algorithm".into(), secret.into()], what, mend);
             }
             (None, Some(_)) if wants_secret => {
@@ -237,9 +239,7 @@ impl Config {
                 {
                     let full = key.full_name(listener);
                     let what = format!("{full} is {}, which cannot be read: {error}", path.display());
-                    let mend = "Make the file readable for the user that the broker runs as, or change the path; relative \
-                                paths in a file start at that file's directory";
-                    errors.push(ConfigError::new(origins.of(&full), what, mend));
+                    errors.push(ConfigError::new(origins.of(&full), what, MEND_UNREADABLE));
                 }
             }
         }
@@ -266,3 +266,6 @@ fn collide(one: &Bind, other: &Bind) -> bool {
         _ => false,
     }
 }
+
+const MEND_UNREADABLE: &str = "Make the file readable for the user that the broker runs as, or change the path; relative \
+                               paths in a file start at that file's directory";

@@ -33,14 +33,14 @@ impl Config {
             for listener in places {
                 let (before, after) = (key.read(self, listener), key.read(other, listener));
                 if before != after {
-                    // A listener that comes or goes is a socket that is opened or closed.
+                    // A listener that comes or goes does so at once, whatever its keys say about changes.
                     let exists_in_both = before.is_some() && after.is_some();
                     let show = |value: Option<_>| value.map(|value| key.show(&value)).unwrap_or_default();
                     changes.push(Change {
                         key: key.full_name(listener),
                         before: show(before),
                         after: show(after),
-                        reload: if exists_in_both { key.reload } else { Reload::Restart },
+                        reload: if exists_in_both { key.reload } else { Reload::Now },
                     });
                 }
             }
@@ -213,13 +213,13 @@ Thalweg needs no configuration. What it is given comes from three places, and th
    `THALWEG_LISTENERS__MQTT__BIND=0.0.0.0:1883`;
 3. `--set key=value` on the command line, as often as needed, such as `--set listeners.mqtt.bind=0.0.0.0:1883`.
 
-A key that is not in this list is an error. `thalweg config check` finds all mistakes at once, and `thalweg config explain KEY` says
-what a key is for, what its value is and where that came from.
+A key that is not in this list is an error. `thalweg config check` finds all mistakes at once, and `thalweg config
+explain KEY` says what a key is for, what its value is and where that came from.
 
-Sizes are written `65536`, `\"64KiB\"` or `\"1MiB\"`; durations `\"500ms\"`, `\"10s\"`, `\"5m\"`, `\"1h\"` or `\"7d\"`; rates `\"1000/s\"`. Lists are
-`[\"a\", \"b\"]` in the file and `a,b` elsewhere. Where a key has a word for \"none\", such as `off`, and its range begins above 0, a
-plain `0` means the same.
+Sizes are written `65536`, `\"64KiB\"` or `\"1MiB\"`; durations `\"500ms\"`, `\"10s\"`, `\"5m\"`, `\"1h\"` or `\"7d\"`; rates
+`\"1000/s\"`. Lists are `[\"a\", \"b\"]` in the file and `a,b` elsewhere. Where a key has a word for \"none\", such as `off`,
+and its range begins above 0, a plain `0` means the same.
 
-Listeners are tables by name. Two exist without being mentioned: `mqtt` (TCP, 127.0.0.1:1883) and `websocket` (WebSocket,
-127.0.0.1:8083). Change them like any other, or set `enabled = false`. Further ones come into being by being named.
+Listeners are tables by name. Two exist without being mentioned: `mqtt` (TCP, 127.0.0.1:1883) and `websocket`
+(WebSocket, 127.0.0.1:8083). Change them like any other, or set `enabled = false`. Further ones come into being by being named.
 ";

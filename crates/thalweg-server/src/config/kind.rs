@@ -43,8 +43,6 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Text.
     Text,
-    /// Several texts.
-    Texts,
     /// The path of a file that must exist.
     File,
     /// The path of something the broker makes.
@@ -87,8 +85,6 @@ pub enum Value {
     Length(Span),
     /// A [`Kind::Word`] or [`Kind::Text`].
     Text(String),
-    /// A [`Kind::Texts`].
-    Texts(Vec<String>),
     /// A [`Kind::File`] or [`Kind::Path`].
     Path(PathBuf),
     /// A [`Kind::Socket`].
@@ -110,7 +106,6 @@ impl Kind {
     /// The value that `written` means. Relative paths start at `base`.
     pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
         match self {
-            Kind::Texts => Ok(Value::Texts(self.items(written)?)),
             Kind::Addresses => {
                 let addresses: Result<_, _> = self.items(written)?.iter().map(|item| self.address(item)).collect();
                 Ok(Value::Addresses(addresses?))
@@ -176,7 +171,7 @@ impl Kind {
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Texts | Kind::Addresses => Err(self.refuses("one value")),
+            Kind::Addresses => Err(self.refuses("one value")),
         }
     }
 
@@ -195,7 +190,9 @@ impl Kind {
                     Span::FOREVER => format!("of at least {}", show_duration(*min)),
                     max => format!("from {} to {}", show_duration(*min), show_duration(max)),
                 };
-                format!("a duration {range}{steps}, such as 500ms, 10s, 5m, 1h or 7d")
+                let examples =
+                    if *min < Span::from_secs(1) && step.nanos() == 1 { "20ms, 10s or 1m" } else { "10s, 5m or 1h" };
+                format!("a duration {range}{steps}, such as {examples}")
             }
             Kind::Rate => "a number per second, such as 1000/s".into(),
             Kind::SizeRate => "bytes per second, such as 1MiB/s".into(),
@@ -204,7 +201,6 @@ impl Kind {
                 words => words.join(", "),
             },
             Kind::Text => "text".into(),
-            Kind::Texts => "a list of texts, such as [\"a\", \"b\"] (or a,b outside the file)".into(),
             Kind::File => "the path of a file".into(),
             Kind::Path => "a path".into(),
             Kind::Socket => "an IP address and port, such as 127.0.0.1:7883 or [::1]:7883".into(),
@@ -229,7 +225,6 @@ impl Kind {
             Kind::SizeRate => "bytes per second",
             Kind::Word(_) => "word",
             Kind::Text => "text",
-            Kind::Texts => "list of texts",
             Kind::File => "file",
             Kind::Path => "path",
             Kind::Socket => "address and port",
@@ -256,7 +251,6 @@ impl Kind {
             (Value::Number(number), _) => number.to_string(),
             (Value::Length(span), _) => quoted(&show_duration(*span)),
             (Value::Text(text), _) => quoted(text),
-            (Value::Texts(texts), _) => list(texts.iter().map(|text| quoted(text)).collect()),
             (Value::Path(path), _) => quoted(&path.display().to_string()),
             (Value::Socket(socket), _) => quoted(&socket.to_string()),
             (Value::Bind(bind), _) => quoted(&bind.to_string()),
@@ -331,7 +325,6 @@ impl Kind {
             Kind::Duration { .. } => "a duration with its unit",
             Kind::Rate | Kind::SizeRate => "a rate",
             Kind::Word(_) => "one of its words",
-            Kind::Texts => "a list of texts",
             Kind::Addresses => "a list of IP addresses",
             Kind::Mode => "octal permissions",
             _ => self.title(),

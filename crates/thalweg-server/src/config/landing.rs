@@ -121,19 +121,6 @@ impl Landing for String {
     }
 }
 
-impl Landing for Vec<String> {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Unset => Some(Vec::new()),
-            Value::Texts(texts) => Some(texts),
-            _ => None,
-        }
-    }
-    fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Texts(self.clone()) }
-    }
-}
-
 impl Landing for Vec<IpAddr> {
     fn from_value(value: Value) -> Option<Self> {
         match value {

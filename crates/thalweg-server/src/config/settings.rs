@@ -69,8 +69,6 @@ pub struct Listener {
     pub anonymous: Option<bool>,
     /// Most connections at once on this listener; `None` leaves it to `limits.connections_max`.
     pub connections_max: Option<usize>,
-    /// Time from accept to a complete CONNECT.
-    pub connect_timeout: Span,
     /// Largest packet, if it differs from `limits.packet_bytes_max`. See [`Config::packet_bytes_max`].
     pub packet_bytes_max: Option<usize>,
     /// Publishes per second per connection, if it differs from `limits.publish_rate`; `Some(0)` is unlimited.
@@ -84,6 +82,10 @@ pub struct Listener {
     pub tls: Tls,
     /// `websocket.*`; meaningful when [`Transport::is_websocket`].
     pub websocket: WebSocket,
+    /// Idle time before the system probes a TCP peer.
+    pub tcp_keep_alive: Option<Span>,
+    /// Length of the system's accept queue.
+    pub backlog: u32,
     /// Permission bits of the Unix socket.
     pub unix_mode: u32,
 }
@@ -106,6 +108,8 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// PEM file with the authorities that may sign client certificates. Set unless `client_certificate` is `None`.
     pub client_ca: Option<PathBuf>,
+    /// PEM file with revocation lists for client certificates.
+    pub client_crl: Option<PathBuf>,
     /// Whether peers are asked for a certificate.
     pub client_certificate: ClientCertificate,
     /// Which part of the certificate names the user.
@@ -119,8 +123,6 @@ pub struct Tls {
 pub struct WebSocket {
     /// The HTTP path of the upgrade.
     pub path: String,
-    /// `Origin` values an upgrade may carry; empty is any.
-    pub origins: Vec<String>,
 }
 
 /// `admin.*`
@@ -141,8 +143,10 @@ pub struct Access {
     pub password_file: Option<PathBuf>,
     /// Rules: who may publish and subscribe where.
     pub acl_file: Option<PathBuf>,
-    /// The user name that rules see for peers without credentials.
-    pub anonymous_user: String,
+    /// Whether subscribing needs the right to read everything that the filter can match.
+    pub subscribe_needs_read: bool,
+    /// How long the verdict on a password is remembered.
+    pub verdict_ttl: Span,
     /// What happens to an action no rule mentions; `None` is automatic. See [`Access::default_verdict`].
     pub default: Option<AccessDefault>,
     /// Whether MQTT 5 enhanced authentication with SCRAM-SHA-256 is offered.
@@ -166,6 +170,14 @@ pub struct Jwt {
     pub issuer: Option<String>,
     /// The claim that names the user.
     pub user_claim: String,
+    /// Whether a user name beside the token must equal the token's user.
+    pub user_must_match: bool,
+    /// The claim that may carry rules.
+    pub acl_claim: String,
+    /// Whether tokens without `exp` are refused.
+    pub expiry_required: bool,
+    /// Clock difference forgiven. In whole seconds.
+    pub leeway: Span,
     /// Whether every password must be a token.
     pub required: bool,
 }
@@ -175,10 +187,12 @@ pub struct Jwt {
 pub struct Limits {
     /// Most connections at once.
     pub connections_max: usize,
-    /// Most connections at once from one IP address.
+    /// Most connections at once from one IP address on one listener.
     pub connections_per_address_max: Option<usize>,
-    /// Connections accepted per second.
+    /// Connections accepted per second on each listener.
     pub connect_rate: Option<u64>,
+    /// Time from accept to a complete CONNECT.
+    pub connect_timeout: Span,
     /// Connections that have not finished handshake and CONNECT.
     pub handshakes_max: usize,
     /// Longest client id.

@@ -5,7 +5,7 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Rate, Size, SizeRate, Socket, Text, Texts, Word,
+    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Rate, Size, SizeRate, Socket, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -65,7 +65,7 @@ keys! {
     broker log.file: Path, default "", Restart;
         "File that log lines are appended to. Not set: standard error.";
 
-    listener enabled: Flag, default "true", Restart;
+    listener enabled: Flag, default "true", Now;
         "Whether the broker opens this listener. The listeners `mqtt` and `websocket` exist without being \
          mentioned; this is how to be rid of one.";
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
@@ -83,20 +83,22 @@ keys! {
     listener connections_max: Count { min: 1, max: 10_000_000 }, default "off" none "off", NewConnections;
         "Most connections at once on this listener, within `limits.connections_max`. When reached, new ones are \
          closed at accept.";
-    listener connect_timeout: seconds(1, 3600), default "10s", NewConnections;
-        "Time from accept until TLS, WebSocket and the client's CONNECT must be complete. Then the connection is \
-         closed.";
     listener packet_bytes_max: packet_bytes(), default "inherit" none "inherit", NewConnections;
         "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`.";
     listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
         "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
          is no limit.";
-    listener proxy_protocol: Word(ProxyProtocol::WORDS), default "off", Restart;
+    listener proxy_protocol: Word(ProxyProtocol::WORDS), default "off", NewConnections;
         "Whether each connection opens with a PROXY protocol header that names the client's real address, and in \
          which version. With a value other than `off`, connections without the header are closed.";
-    listener proxy_trusted: Addresses, default "", Restart;
+    listener proxy_trusted: Addresses, default "", NewConnections;
         "Addresses of the proxies whose headers are believed; connections from elsewhere are closed. Not set: every \
          peer is believed, so let only the proxy reach the port.";
+    listener tcp_keep_alive: seconds(1, 32_767), default "60s" none "off", Restart;
+        "Time without traffic after which the system asks a TCP peer whether it is still there. It finds vanished \
+         clients that have no MQTT keep-alive.";
+    listener backlog: Count { min: 1, max: 65_535 }, default "4096", Restart;
+        "Connections that may wait in the system's accept queue. The system may cap it (net.core.somaxconn).";
     listener unix_mode: Mode, default "0660", Restart;
         "Permission bits of the Unix socket, in octal.";
     listener tls.certificate: File, default "", NewConnections;
@@ -107,6 +109,8 @@ keys! {
     listener tls.client_ca: File, default "", NewConnections;
         "PEM file with the authorities that sign client certificates. Needed once `tls.client_certificate` is \
          `optional` or `required`.";
+    listener tls.client_crl: File, default "", NewConnections;
+        "PEM file with the revocation lists of those authorities. Not set: no certificate counts as revoked.";
     listener tls.client_certificate: Word(ClientCertificate::WORDS), default "none", NewConnections;
         "Whether clients are asked for a certificate: not at all, verified if they bring one, or refused without.";
     listener tls.identity: Word(CertificateIdentity::WORDS), default "none", NewConnections;
@@ -117,9 +121,6 @@ keys! {
         "Oldest TLS version accepted.";
     listener websocket.path: Text, default "/mqtt", NewConnections;
         "HTTP path of the WebSocket upgrade; requests for other paths get 404.";
-    listener websocket.origins: Texts, default "", NewConnections;
-        "`Origin` headers that browsers may send, such as \"https://example.org\"; others get 403. Not set: any, \
-         and clients that send none are always let in.";
 
     broker admin.enabled: Flag, default "true", Restart;
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
@@ -138,9 +139,13 @@ keys! {
     broker access.default: Word(AccessDefault::WORDS), default "automatic" none "automatic", Now;
         "What happens to an action that no rule of `access.acl_file` mentions. `automatic` denies it when there is \
          such a file and allows it when there is none.";
-    broker access.anonymous_user: Text, default "", NewConnections;
-        "User name that rules see for clients that were let in without one. Not set: only rules without a user \
-         apply.";
+    broker access.subscribe_needs_read: Flag, default "false", Now;
+        "Whether a subscription is refused unless the client may read everything its filter can match. If not, any \
+         subscription is accepted and each message is judged before it is delivered, as in mosquitto.";
+    broker access.verdict_ttl: Duration { min: Span::ZERO, max: Span::from_secs(86_400), step: NANO },
+        default "10s", Now;
+        "How long the verdict on a password is remembered, so that a storm of reconnects does not pay for hashing \
+         each time. 0s remembers none.";
     broker access.scram: Flag, default "true", NewConnections;
         "Whether MQTT 5 clients may log in with SCRAM-SHA-256, where the password never crosses the network. Needs \
          SCRAM entries in `access.password_file`; without them it has no effect.";
@@ -158,21 +163,34 @@ keys! {
         "Value that a token's `iss` claim must have. Not set: not checked.";
     broker access.jwt.user_claim: Text, default "sub", Now;
         "Claim of the token that names the user.";
+    broker access.jwt.user_must_match: Flag, default "true", Now;
+        "Whether a user name sent beside the token must be the token's user.";
+    broker access.jwt.acl_claim: Text, default "thalweg_acl", Now;
+        "Claim of the token that may carry the client's rules, as {\"publish\": [filters], \"subscribe\": [filters]}. \
+         A token that has it is not looked up in `access.acl_file`.";
+    broker access.jwt.expiry_required: Flag, default "true", Now;
+        "Whether tokens without an `exp` claim are refused.";
+    broker access.jwt.leeway: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_secs(1) },
+        default "5s", Now;
+        "Difference between the clocks of broker and token issuer that is forgiven in `exp` and `nbf`.";
     broker access.jwt.required: Flag, default "false", Now;
         "Whether every password must be a token, so that `access.password_file` alone admits nobody.";
 
     broker limits.connections_max: Count { min: 1, max: 10_000_000 }, default "1000000", NewConnections;
         "Most connections at once. When reached, new ones are closed at accept. The process's limit on open files \
          must be as high (ulimit -n).";
-    broker limits.connections_per_address_max: Count { min: 1, max: 10_000_000 }, default "off" none "off", NewConnections;
-        "Most connections at once from one IP address. Keep it off behind NAT or a proxy without PROXY \
+    broker limits.connections_per_address_max: Count { min: 1, max: 10_000_000 },
+        default "off" none "off", NewConnections;
+        "Most connections at once from one IP address on one listener. Keep it off behind NAT or a proxy without PROXY \
          protocol.";
     broker limits.connect_rate: Rate, default "off" none "off", NewConnections;
-        "Connections accepted per second over all listeners. Those above it wait in the system's accept \
-         queue.";
+        "Connections accepted per second on each listener. Those above it wait in the system's accept queue.";
+    broker limits.connect_timeout: seconds(1, 3600), default "10s", NewConnections;
+        "Time from accept until PROXY header, TLS, WebSocket upgrade and the client's CONNECT must be complete. Then \
+         the connection is closed.";
     broker limits.handshakes_max: Count { min: 1, max: 1_000_000 }, default "1024", NewConnections;
-        "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once. More wait in the \
-         system's accept queue, so that a storm of reconnects cannot take memory or time from connected clients.";
+        "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once, so that a storm of \
+         reconnects cannot take memory or time from connected clients. When reached, new ones are closed at accept.";
     broker limits.client_id_bytes_max: Count { min: 23, max: 65_535 }, default "1024", NewConnections;
         "Longest client id in bytes; longer ones are refused with \"client identifier not valid\". MQTT allows \
          65,535, and promises clients only 23.";
@@ -192,7 +210,8 @@ keys! {
     broker limits.publish_bytes_rate: SizeRate, default "off" none "off", NewConnections;
         "Published bytes per second accepted from each connection. The broker stops reading from a client that is \
          faster; nothing is dropped.";
-    broker limits.memory_bytes_max: Size { min: 16 * MIB, max: 64 * TIB }, default "automatic" none "automatic", Restart;
+    broker limits.memory_bytes_max: Size { min: 16 * MIB, max: 64 * TIB },
+        default "automatic" none "automatic", Restart;
         "Memory for messages over the whole broker. Near it the broker slows publishers, then drops QoS 0 messages, \
          then refuses new connections. `automatic` is three quarters of the machine's (or the container's) \
          memory.";
@@ -210,7 +229,8 @@ keys! {
     broker queue.output_bytes_max: Size { min: 4 * KIB, max: GIB }, default "1MiB", Now;
         "Bytes that may wait for a slow client's socket. Beyond it QoS 0 messages for this client are dropped and \
          counted; QoS 1 and 2 wait in its queue.";
-    broker queue.output_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(1), step: NANO }, default "20ms", Now;
+    broker queue.output_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(1), step: NANO },
+        default "20ms", Now;
         "Longest time that the broker gathers messages for a busy client into one larger write. Connections with \
          little traffic are always written to at once; 0s does so for all.";
 
@@ -310,7 +330,7 @@ const fn expiry(least: u64) -> Kind {
 }
 
 const fn seconds(least: u64, most: u64) -> Kind {
-    Duration { min: Span::from_secs(least), max: Span::from_secs(most), step: Span::from_millis(1) }
+    Duration { min: Span::from_secs(least), max: Span::from_secs(most), step: NANO }
 }
 
 const NANO: Span = Span::from_nanos(1);

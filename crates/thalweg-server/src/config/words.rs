@@ -150,22 +150,10 @@ words! {
     JwtAlgorithm {
         /// HMAC with SHA-256.
         Hs256 = "HS256",
-        /// HMAC with SHA-384.
-        Hs384 = "HS384",
-        /// HMAC with SHA-512.
-        Hs512 = "HS512",
         /// RSA PKCS#1 v1.5 with SHA-256.
         Rs256 = "RS256",
-        /// RSA PKCS#1 v1.5 with SHA-384.
-        Rs384 = "RS384",
-        /// RSA PKCS#1 v1.5 with SHA-512.
-        Rs512 = "RS512",
-        /// RSA-PSS with SHA-256.
-        Ps256 = "PS256",
         /// ECDSA on P-256 with SHA-256.
         Es256 = "ES256",
-        /// ECDSA on P-384 with SHA-384.
-        Es384 = "ES384",
         /// Ed25519.
         EdDsa = "EdDSA",
     }
@@ -214,7 +202,7 @@ words! {
 impl JwtAlgorithm {
     /// Whether the algorithm signs with a shared secret instead of a key pair.
     pub const fn is_symmetric(self) -> bool {
-        matches!(self, JwtAlgorithm::Hs256 | JwtAlgorithm::Hs384 | JwtAlgorithm::Hs512)
+        matches!(self, JwtAlgorithm::Hs256)
     }
 }
 
