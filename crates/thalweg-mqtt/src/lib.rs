@@ -4,20 +4,29 @@
 //! 3.1.1). *Must never know:* the kernel, a socket, a clock. Start reading at [`ServerSide::handle_input`].
 #![forbid(unsafe_code)]
 
+mod alias;
 mod client;
 mod codec;
 mod fault;
+mod packet;
+mod packet_ids;
 mod properties;
 mod reason;
 mod server;
+#[cfg(test)]
+mod tests;
+mod text;
 pub mod topic;
+mod varint;
 mod version;
 
-pub use client::{Ack, ClientConnAck, ClientEvent, ClientSide};
+pub use client::{Ack, ClientConnAck, ClientEvent, ClientSide, PublishError, ServerOffer};
 pub use codec::*;
 pub use fault::PeerFault;
+pub use packet::{PacketType, Sender};
 pub use properties::{Properties, Property, PropertyIter, PublishProperties, TextPairs};
 pub use reason::ReasonCode;
 pub use server::{Event, ServerLimits, ServerSide, TooLarge};
-pub use topic::ShareFilter;
+pub use topic::{ShareFilter, TopicError};
+pub use varint::VARINT_MAX;
 pub use version::{QoS, Version};

@@ -1,14 +1,16 @@
 //! The packets: one file each, decode beside encode.
 
-mod ack;
-mod auth;
-mod connack;
-mod connect;
-mod disconnect;
-mod publish;
-mod suback;
-mod subscribe;
-mod unsubscribe;
+pub(crate) mod ack;
+pub(crate) mod auth;
+pub(crate) mod connack;
+pub(crate) mod connect;
+pub(crate) mod disconnect;
+pub(crate) mod frame;
+pub(crate) mod ping;
+pub(crate) mod publish;
+pub(crate) mod suback;
+pub(crate) mod subscribe;
+pub(crate) mod unsubscribe;
 
 pub use ack::Info;
 pub use auth::Auth;

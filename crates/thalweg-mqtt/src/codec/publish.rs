@@ -1,6 +1,23 @@
+//! PUBLISH (§3.3): the packet that must be fast.
+//!
+//! ```text
+//!  bit 7 6 5 4 | 3   | 2 1 | 0
+//!  0 0 1 1     | DUP | QoS | RETAIN
+//!  topic name, 16-bit length
+//!  QoS 1 and 2: packet identifier, 2 bytes
+//!  MQTT 5: properties
+//!  payload: the rest
+//! ```
+
 use std::sync::Arc;
 
-use crate::{PublishProperties, QoS, TextPairs};
+use thalweg_wire::Reader;
+
+use super::frame::{Frame, packet_size};
+use crate::alias::{InboundAliases, OutboundAliases};
+use crate::properties::{Place, Property, PropertySource, bit, block_size, each_user, id, put_block};
+use crate::text::{self, fits16};
+use crate::{PeerFault, PublishProperties, QoS, TextPairs, TooLarge, varint};
 
 /// PUBLISH as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,4 +94,206 @@ pub struct PublishOut<'a> {
     pub subscription_ids: &'a [u32],
     /// Whether the topic may be shortened to an alias.
     pub allow_alias: bool,
+}
+
+const DUP: u8 = 0b1000;
+const QOS: u8 = 0b0110;
+const RETAIN: u8 = 0b0001;
+
+impl<'b> Publish<'b> {
+    /// Decodes a PUBLISH; learns and resolves topic aliases.
+    #[inline]
+    pub(crate) fn decode(
+        frame: Frame<'b>,
+        v5: bool,
+        place: Place,
+        aliases: &mut InboundAliases,
+    ) -> Result<Publish<'b>, PeerFault> {
+        let first = frame.first;
+        let qos = QoS::from_bits(first >> 1 & 0b11).ok_or(PeerFault::PUBLISH_QOS_3)?;
+        let mut r = Reader::new(frame.body);
+        let topic = text::topic_name(r.bytes16().ok_or(PeerFault::TRUNCATED)?)?;
+        let id = if qos == QoS::AtMostOnce {
+            if first & DUP != 0 {
+                return Err(PeerFault::DUP_WITH_QOS_0);
+            }
+            0
+        } else {
+            match r.u16() {
+                None => return Err(PeerFault::TRUNCATED),
+                Some(0) => return Err(PeerFault::PACKET_ID_ZERO),
+                Some(id) => id,
+            }
+        };
+        let mut plain = first & (DUP | QOS | RETAIN) == 0;
+        let mut properties = PublishProperties::EMPTY;
+        let mut topic_ref = TopicRef::Borrowed(topic);
+        if v5 {
+            properties = PublishProperties::decode(&mut r, place)?;
+            // The alias belongs to this connection, and the expiry shrinks while the message waits. [MQTT-3.3.2-6]
+            plain &= !properties.has_any(bit(id::TOPIC_ALIAS) | bit(id::MESSAGE_EXPIRY) | bit(id::SUBSCRIPTION_ID));
+            if let Some(alias) = properties.topic_alias() {
+                if topic.is_empty() {
+                    topic_ref = TopicRef::Alias(aliases.topic(alias)?);
+                } else {
+                    aliases.define(alias, topic)?;
+                }
+            } else if topic.is_empty() {
+                return Err(PeerFault::TOPIC_EMPTY);
+            }
+        } else if topic.is_empty() {
+            return Err(PeerFault::TOPIC_EMPTY);
+        }
+        Ok(Publish {
+            dup: first & DUP != 0,
+            qos,
+            retain: first & RETAIN != 0,
+            topic: topic_ref,
+            id,
+            properties,
+            payload: r.rest(),
+            frame: frame.whole,
+            plain,
+        })
+    }
+}
+
+impl PublishOut<'_> {
+    #[inline]
+    fn has_properties(&self) -> bool {
+        self.expiry_secs.is_some()
+            || self.payload_format.is_some()
+            || self.content_type.is_some()
+            || self.response_topic.is_some()
+            || self.correlation_data.is_some()
+            || self.user.is_some()
+            || !self.subscription_ids.is_empty()
+    }
+
+    #[inline]
+    fn first_byte(&self) -> u8 {
+        // DUP is never set with QoS 0. [MQTT-3.3.1-2]
+        let dup = self.dup && self.qos != QoS::AtMostOnce;
+        0x30 | u8::from(dup) << 3 | (self.qos as u8) << 1 | u8::from(self.retain)
+    }
+
+    /// Appends this message, if it fits `bytes_max`.
+    #[inline]
+    pub(crate) fn encode(
+        &self,
+        v5: bool,
+        aliases: &mut OutboundAliases,
+        bytes_max: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
+        if v5 && (self.has_properties() || (self.allow_alias && aliases.wants(self.topic))) {
+            return self.encode_rich(aliases, bytes_max, out);
+        }
+        let id_len = if self.qos == QoS::AtMostOnce { 0 } else { 2 };
+        let body = 2 + self.topic.len() + id_len + usize::from(v5) + self.payload.len();
+        self.check(body, bytes_max)?;
+        out.reserve(packet_size(body));
+        self.put_start(body, self.topic, out);
+        let [high, low] = self.id.to_be_bytes();
+        // The property length of MQTT 5 is 0 here. [MQTT-2.2.2-1]
+        match (id_len, v5) {
+            (0, false) => {}
+            (0, true) => out.push(0),
+            (_, false) => out.extend_from_slice(&[high, low]),
+            (_, true) => out.extend_from_slice(&[high, low, 0]),
+        }
+        out.extend_from_slice(self.payload);
+        Ok(())
+    }
+
+    /// Fixed header and topic.
+    #[inline]
+    fn put_start(&self, body: usize, topic: &str, out: &mut Vec<u8>) {
+        let [high, low] = (topic.len() as u16).to_be_bytes();
+        if body < 0x80 {
+            out.extend_from_slice(&[self.first_byte(), body as u8, high, low]);
+        } else {
+            out.push(self.first_byte());
+            varint::put(body as u32, out);
+            out.extend_from_slice(&[high, low]);
+        }
+        out.extend_from_slice(topic.as_bytes());
+    }
+
+    #[inline]
+    fn check(&self, body: usize, bytes_max: u32) -> Result<(), TooLarge> {
+        let packet_bytes = packet_size(body);
+        if packet_bytes > bytes_max as usize || !fits16(self.topic.len()) || body > varint::VARINT_MAX as usize {
+            return Err(TooLarge { packet_bytes, packet_bytes_max: bytes_max });
+        }
+        Ok(())
+    }
+
+    /// With properties or a topic alias (MQTT 5).
+    fn encode_rich(&self, aliases: &mut OutboundAliases, bytes_max: u32, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+        let own = block_size(self).ok_or(TooLarge { packet_bytes: usize::MAX, packet_bytes_max: bytes_max })?;
+        let id_len = if self.qos == QoS::AtMostOnce { 0 } else { 2 };
+        let body =
+            |topic: usize, block: usize| 2 + topic + id_len + varint::size(block as u32) + block + self.payload.len();
+        let known = if self.allow_alias && aliases.wants(self.topic) { aliases.find(self.topic) } else { None };
+        let (topic, alias, len) = if known.is_some() {
+            ("", known, body(0, own + 3))
+        } else {
+            let with_new = body(self.topic.len(), own + 3);
+            // An alias is only defined by a packet that is really sent.
+            if self.allow_alias && aliases.wants(self.topic) && self.check(with_new, bytes_max).is_ok() {
+                (self.topic, Some(aliases.assign(self.topic)), with_new)
+            } else {
+                (self.topic, None, body(self.topic.len(), own))
+            }
+        };
+        self.check(len, bytes_max)?;
+        out.reserve(packet_size(len));
+        self.put_start(len, topic, out);
+        if id_len != 0 {
+            out.extend_from_slice(&self.id.to_be_bytes());
+        }
+        match alias {
+            None => put_block(self, own, out),
+            Some(alias) => put_block(&Aliased { alias, message: self }, own + 3, out),
+        }
+        out.extend_from_slice(self.payload);
+        Ok(())
+    }
+}
+
+impl PropertySource for PublishOut<'_> {
+    fn each(&self, sink: &mut dyn FnMut(Property<'_>)) {
+        if let Some(format) = self.payload_format {
+            sink(Property::PayloadFormat(format));
+        }
+        if let Some(seconds) = self.expiry_secs {
+            sink(Property::MessageExpiry(seconds));
+        }
+        if let Some(content_type) = self.content_type {
+            sink(Property::ContentType(content_type));
+        }
+        if let Some(topic) = self.response_topic {
+            sink(Property::ResponseTopic(topic));
+        }
+        if let Some(data) = self.correlation_data {
+            sink(Property::CorrelationData(data));
+        }
+        for id in self.subscription_ids {
+            sink(Property::SubscriptionId(*id));
+        }
+        each_user(self.user, sink);
+    }
+}
+
+struct Aliased<'a> {
+    alias: u16,
+    message: &'a PublishOut<'a>,
+}
+
+impl PropertySource for Aliased<'_> {
+    fn each(&self, sink: &mut dyn FnMut(Property<'_>)) {
+        sink(Property::TopicAlias(self.alias));
+        self.message.each(sink);
+    }
 }
