@@ -267,5 +267,5 @@ fn collide(one: &Bind, other: &Bind) -> bool {
     }
 }
 
-const MEND_UNREADABLE: &str = "Make the file readable for the user that the broker runs as, or change the path; relative \
-                               paths in a file start at that file's directory";
+const MEND_UNREADABLE: &str = "Make the file readable for the user that the broker runs as, or change the path; \
+                               relative paths in a file start at that file's directory";

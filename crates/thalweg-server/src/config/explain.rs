@@ -179,7 +179,7 @@ fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         quoted ^= letter == '`';
-        if !quoted && matches!(letter, '<' | '$' | '#' | '*') {
+        if !quoted && matches!(letter, '<' | '$' | '*') {
             escaped.push('\\');
         }
         escaped.push(letter);
@@ -216,10 +216,11 @@ Thalweg needs no configuration. What it is given comes from three places, and th
 A key that is not in this list is an error. `thalweg config check` finds all mistakes at once, and `thalweg config
 explain KEY` says what a key is for, what its value is and where that came from.
 
-Sizes are written `65536`, `\"64KiB\"` or `\"1MiB\"`; durations `\"500ms\"`, `\"10s\"`, `\"5m\"`, `\"1h\"` or `\"7d\"`; rates
-`\"1000/s\"`. Lists are `[\"a\", \"b\"]` in the file and `a,b` elsewhere. Where a key has a word for \"none\", such as `off`,
-and its range begins above 0, a plain `0` means the same.
+Sizes are written `65536`, `\"64KiB\"` or `\"1MiB\"`; durations `\"500ms\"`, `\"10s\"`, `\"5m\"`, `\"1h\"` or `\"7d\"`;
+rates `\"1000/s\"`. Lists are `[\"a\", \"b\"]` in the file and `a,b` elsewhere. Where a key has a word for \"none\",
+such as `off`, and its range begins above 0, a plain `0` means the same.
 
 Listeners are tables by name. Two exist without being mentioned: `mqtt` (TCP, 127.0.0.1:1883) and `websocket`
-(WebSocket, 127.0.0.1:8083). Change them like any other, or set `enabled = false`. Further ones come into being by being named.
+(WebSocket, 127.0.0.1:8083). Change them like any other, or set `enabled = false`. Further ones come into being by being
+named.
 ";

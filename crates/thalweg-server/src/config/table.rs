@@ -150,8 +150,8 @@ keys! {
         "Whether MQTT 5 clients may log in with SCRAM-SHA-256, where the password never crosses the network. Needs \
          SCRAM entries in `access.password_file`; without them it has no effect.";
     broker access.jwt.secret_file: File, default "", Now;
-        "File with the secret shared with the token issuer, for the HS algorithms. Setting it turns on log-in by \
-         JSON Web Token, sent as the password.";
+        "File with the secret shared with the token issuer, for HS256: at least 32 bytes. Setting it turns on log-in \
+         by JSON Web Token, sent as the password.";
     broker access.jwt.public_key_file: File, default "", Now;
         "PEM file with the token issuer's public key, for all other algorithms. Setting it turns on log-in by JSON \
          Web Token, sent as the password.";
