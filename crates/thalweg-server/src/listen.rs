@@ -11,6 +11,7 @@ use std::{fmt, io};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use crate::lobby::Route;
+use crate::transport::proxy::ProxyRule;
 use crate::transport::tls::TlsAcceptor;
 use crate::transport::websocket::WebSocketSettings;
 
@@ -35,8 +36,8 @@ pub struct ListenerSpec {
     pub name: Arc<str>,
     /// Where it listens.
     pub bind: Bind,
-    /// True if every connection starts with a PROXY header; one without is refused.
-    pub proxy: bool,
+    /// Every connection starts with a PROXY header, if there is a rule for it; one without is refused.
+    pub proxy: Option<ProxyRule>,
     /// TLS, if any.
     pub tls: Option<Arc<TlsAcceptor>>,
     /// WebSocket, if any; inside TLS if both are there.
@@ -63,7 +64,7 @@ impl ListenerSpec {
         ListenerSpec {
             name: name.into(),
             bind,
-            proxy: false,
+            proxy: None,
             tls: None,
             websocket: None,
             route,

@@ -33,13 +33,19 @@ pub(super) enum Accepted {
 }
 
 impl Door {
-    pub(super) fn new(mut listener: Listener, registry: &Registry, token: Token, now: Instant) -> io::Result<Door> {
+    pub(super) fn new(
+        mut listener: Listener,
+        occupancy: Occupancy,
+        registry: &Registry,
+        token: Token,
+        now: Instant,
+    ) -> io::Result<Door> {
         match &mut listener.socket {
             ListenSocket::Tcp(socket) => registry.register(socket, token, Interest::READABLE)?,
             ListenSocket::Unix(socket) => registry.register(socket, token, Interest::READABLE)?,
         }
         let bucket = Bucket::new(&listener.spec, now);
-        Ok(Door { listener, occupancy: Arc::default(), bucket, paused_until: None, is_ready: true })
+        Ok(Door { listener, occupancy: Arc::new(occupancy), bucket, paused_until: None, is_ready: true })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -61,8 +67,8 @@ impl Door {
     }
 
     /// Takes a place in the listener's counts.
-    pub(super) fn enter(&self) -> Option<Slot> {
-        self.occupancy.enter(self.listener.spec.connections_max)
+    pub(super) fn enter(&self, total_max: usize) -> Option<Slot> {
+        self.occupancy.enter(self.listener.spec.connections_max, total_max)
     }
 
     pub(super) fn pause(&mut self, until: Instant) {

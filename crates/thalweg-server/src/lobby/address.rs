@@ -10,17 +10,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(super) struct Occupancy {
     open: AtomicUsize,
+    /// Open on all listeners together.
+    total: Arc<AtomicUsize>,
     by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
 impl Occupancy {
-    /// Takes a place on the listener; `None` when `max` are taken. Only the lobby takes places, so that the count
-    /// cannot rise between the look and the step.
-    pub(super) fn enter(self: &Arc<Self>, max: usize) -> Option<Slot> {
-        if self.open.load(Ordering::Relaxed) >= max {
+    pub(super) fn new(total: &Arc<AtomicUsize>) -> Occupancy {
+        Occupancy { total: total.clone(), ..Occupancy::default() }
+    }
+
+    /// Takes a place; `None` when `max` are taken on this listener, or `total_max` on all. Only the lobby takes places,
+    /// so that no count can rise between the look and the step.
+    pub(super) fn enter(self: &Arc<Self>, max: usize, total_max: usize) -> Option<Slot> {
+        if self.open.load(Ordering::Relaxed) >= max || self.total.load(Ordering::Relaxed) >= total_max {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(1, Ordering::Relaxed);
         Some(Slot { occupancy: self.clone(), address: None })
     }
 }
@@ -52,6 +59,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.occupancy.open.fetch_sub(1, Ordering::Relaxed);
+        self.occupancy.total.fetch_sub(1, Ordering::Relaxed);
         let Some(address) = self.address else { return };
         let mut by_address = self.occupancy.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = by_address.get_mut(&address) {

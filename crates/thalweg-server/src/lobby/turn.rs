@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use slab::Slab;
 use tracing::{debug, error, warn};
 
 use super::accept::{Accepted, Door};
+use super::address::Occupancy;
 use super::counters::count;
 use super::waiting::{Step, Waiting, Why};
 use super::{Command, Deliver, LobbyCounters, LobbyReload, LobbySettings, Socket};
@@ -29,6 +30,8 @@ pub(super) struct Turns {
     deliver: Box<dyn Deliver>,
     counters: Arc<LobbyCounters>,
     doors: Slab<Door>,
+    /// Connections open on all listeners, wherever they are.
+    open: Arc<AtomicUsize>,
     spare: Option<std::fs::File>,
     /// True from the first accept that failed for want of descriptors until the next that worked.
     is_exhausted: bool,
@@ -57,6 +60,7 @@ impl Turns {
             deliver,
             counters,
             doors: Slab::new(),
+            open: Arc::default(),
             spare: spare(),
             is_exhausted: false,
             waiting: Slab::new(),
@@ -73,7 +77,7 @@ impl Turns {
     pub(super) fn add(&mut self, listener: Listener) -> io::Result<()> {
         let entry = self.doors.vacant_entry();
         let token = door_token(entry.key());
-        entry.insert(Door::new(listener, self.poll.registry(), token, Instant::now())?);
+        entry.insert(Door::new(listener, Occupancy::new(&self.open), self.poll.registry(), token, Instant::now())?);
         Ok(())
     }
 
@@ -202,7 +206,7 @@ impl Turns {
         if self.waiting.len() >= self.settings.handshakes_max {
             return count(&counters.refused_handshakes);
         }
-        let Some(slot) = door.enter() else { return count(&counters.refused_connections) };
+        let Some(slot) = door.enter(self.settings.connections_max) else { return count(&counters.refused_connections) };
         let mut waiting = match Waiting::new(socket, address, door.local(), door.spec(), slot, now) {
             Ok(waiting) => waiting,
             Err(fault) => {

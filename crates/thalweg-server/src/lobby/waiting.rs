@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token};
 
 use super::{Arrival, LobbySettings, PeerInfo, Route, Slot, Socket};
 use crate::listen::ListenerSpec;
-use crate::transport::proxy::{self, ProxyHeader};
+use crate::transport::proxy::{self, ProxyFault, ProxyHeader};
 use crate::transport::websocket::WebSocketLayer;
 use crate::transport::{Filtered, Transport, TransportFault};
 
@@ -83,7 +83,7 @@ impl Waiting {
         let tls = spec.tls.as_ref().map(|acceptor| acceptor.accept()).transpose()?;
         let websocket = spec.websocket.as_ref().map(WebSocketLayer::server);
         Ok(Waiting {
-            stage: if spec.proxy { Stage::ExpectProxy } else { Stage::ExpectKey },
+            stage: if spec.proxy.is_some() { Stage::ExpectProxy } else { Stage::ExpectKey },
             socket,
             registered: None,
             transport: Filtered::stack(tls, websocket),
@@ -161,7 +161,12 @@ impl Waiting {
 
     fn take_proxy_header(&mut self, wire: &[u8], settings: &LobbySettings) -> Step {
         self.input.extend_from_slice(wire);
-        let proxied = match proxy::parse(&self.input) {
+        let rule = self.spec.proxy.as_ref();
+        let parsed = match rule.is_none_or(|rule| rule.trusts(self.address.map(|address| address.ip()))) {
+            true => rule.map_or_else(|| proxy::parse(&self.input), |rule| rule.parse(&self.input)),
+            false => Err(ProxyFault::Untrusted),
+        };
+        let proxied = match parsed {
             Ok(ProxyHeader::NeedMore) => return Step::Wait,
             Ok(ProxyHeader::Done(proxied)) => proxied,
             Err(fault) => return Step::Explain(TransportFault::Proxy(fault)),

@@ -13,7 +13,7 @@ use tungstenite::handshake::derive_accept_key;
 use tungstenite::handshake::machine::TryParse;
 
 use super::TransportFault;
-use super::tls::{TlsFault, TlsLayer, provider, read_authorities, read_certificates, read_key, words};
+use super::tls::{NameFrom, TlsFault, TlsLayer, provider, read_authorities, read_certificates, read_key, words};
 use super::websocket::{Agreed, Refusal, WebSocketLayer, WebSocketSettings};
 
 /// How a client checks the server and shows itself.
@@ -67,7 +67,7 @@ impl TlsConnector {
             .map_err(|_| TransportFault::Tls(format!("`{host}` is neither a host name nor an address")))?;
         let connection =
             ClientConnection::new(self.config.clone(), name).map_err(|error| TransportFault::Tls(words(&error)))?;
-        Ok(TlsLayer::new(Connection::Client(connection)))
+        Ok(TlsLayer::new(Connection::Client(connection), NameFrom::Either))
     }
 }
 

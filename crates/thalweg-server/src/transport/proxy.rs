@@ -4,6 +4,48 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+/// Which headers a listener takes, and from whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxyRule {
+    /// The versions it takes.
+    pub versions: ProxyVersions,
+    /// Addresses that may send a header; empty is everybody. Whoever may send one can claim any address and any
+    /// client certificate, so a listener that others can reach should name its balancers here.
+    pub trusted: Vec<IpAddr>,
+}
+
+/// Versions of the header, told apart by their first bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyVersions {
+    /// Either.
+    #[default]
+    Any,
+    /// The text header.
+    V1,
+    /// The binary header.
+    V2,
+}
+
+impl ProxyRule {
+    /// True if `peer` may send a header. A unix socket has no address: there the file's mode decides.
+    pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        self.trusted.is_empty() || peer.is_none_or(|peer| self.trusted.contains(&peer))
+    }
+
+    /// Parses a header at the start of `received`, if it is of a version that this listener takes.
+    pub fn parse(&self, received: &[u8]) -> Result<ProxyHeader, ProxyFault> {
+        let unwanted = match self.versions {
+            ProxyVersions::Any => return parse(received),
+            ProxyVersions::V1 => V2_SIGNATURE,
+            ProxyVersions::V2 => V1_PREFIX,
+        };
+        if !received.is_empty() && starts_alike(received, unwanted) {
+            return Err(ProxyFault::OtherVersion);
+        }
+        parse(received)
+    }
+}
+
 /// What a buffer that starts with a PROXY header holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
@@ -33,6 +75,10 @@ pub struct Proxied {
 pub enum ProxyFault {
     /// The first bytes are of neither version.
     NoHeader,
+    /// The header is of the version that the listener does not take.
+    OtherVersion,
+    /// The peer is none of those that may send a header.
+    Untrusted,
     /// Version 1: longer than 107 bytes, or words that do not fit.
     BadText,
     /// Version 2: a version, command or family that is not defined.
@@ -204,6 +250,8 @@ impl fmt::Display for ProxyFault {
             ProxyFault::NoHeader => {
                 "no header: this listener has `proxy` on, so only a load balancer that sends one may connect"
             }
+            ProxyFault::OtherVersion => "the header is of the version that this listener does not take",
+            ProxyFault::Untrusted => "the peer is none of those that may send a header (`proxy_trusted`)",
             ProxyFault::BadText => "malformed version 1 line",
             ProxyFault::BadBinary => "unknown version, command or address family in a version 2 header",
             ProxyFault::BadLength => "the length of a version 2 header does not fit what is in it",
@@ -357,6 +405,22 @@ mod tests {
         }
         let short_ssl = [V4, &tlv(0x20, &[3, 0])].concat();
         assert_eq!(parse(&v2(0x21, 0x11, &short_ssl)), Err(ProxyFault::BadLength));
+    }
+
+    #[test]
+    fn a_rule_takes_its_version_only_and_trusts_whom_it_names() {
+        let text = b"PROXY UNKNOWN\r\n".to_vec();
+        let binary = v2(0x20, 0, b"");
+        let rule = |versions| ProxyRule { versions, trusted: vec!["192.0.2.1".parse().unwrap()] };
+        for (versions, taken, other) in [(ProxyVersions::V1, &text, &binary), (ProxyVersions::V2, &binary, &text)] {
+            assert!(matches!(rule(versions).parse(taken), Ok(ProxyHeader::Done(_))));
+            assert_eq!(rule(versions).parse(other), Err(ProxyFault::OtherVersion));
+            assert_eq!(rule(versions).parse(b""), Ok(ProxyHeader::NeedMore));
+        }
+        let rule = rule(ProxyVersions::Any);
+        assert!(rule.trusts(Some("192.0.2.1".parse().unwrap())) && rule.trusts(None));
+        assert!(!rule.trusts(Some("192.0.2.2".parse().unwrap())));
+        assert!(ProxyRule::default().trusts(Some("192.0.2.2".parse().unwrap())));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::certificates::{Authority, Folder, server_files};
 use super::client::{TlsClientFiles, TlsConnector, websocket};
-use super::tls::{ClientCertificates, TlsAcceptor, TlsFault, TlsFiles};
+use super::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
 use super::websocket::{WebSocketLayer, WebSocketSettings};
 use super::{Filtered, Transport, TransportFault};
 
@@ -180,6 +180,24 @@ mod tls_layer {
         let mut pair = tls(&bench.acceptor, &bench.showing("", "valve.test"));
         pair.check();
         assert_eq!(pair.server.certificate_name().as_deref(), Some("valve.test"));
+    }
+
+    #[test]
+    fn the_name_comes_from_where_the_listener_says() {
+        let bench = bench(ClientCertificates::Required);
+        let client = bench.showing("pump-7", "pump.test");
+        let table = [
+            (NameFrom::Either, Some("pump-7")),
+            (NameFrom::CommonName, Some("pump-7")),
+            (NameFrom::AlternativeName, Some("pump.test")),
+            (NameFrom::Nowhere, None),
+        ];
+        for (name_from, name) in table {
+            let files = TlsFiles { name_from, oldest: TlsOldest::V13, ..bench.acceptor.files().clone() };
+            let mut pair = tls(&TlsAcceptor::new(files).unwrap(), &client);
+            pair.check();
+            assert_eq!(pair.server.certificate_name().as_deref(), name, "{name_from:?}");
+        }
     }
 
     #[test]

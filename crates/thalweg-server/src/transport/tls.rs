@@ -9,7 +9,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{Connection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection};
+use rustls::version::TLS13;
+use rustls::{Connection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::TransportFault;
@@ -19,15 +20,16 @@ use super::TransportFault;
 pub struct TlsLayer {
     connection: Connection,
     certificate_name: Option<Arc<str>>,
-    name_was_read: bool,
+    /// Which name to read once the handshake is done; `None` afterwards.
+    name_from: Option<NameFrom>,
     closed: bool,
 }
 
 impl TlsLayer {
-    pub(super) fn new(mut connection: Connection) -> TlsLayer {
+    pub(super) fn new(mut connection: Connection, name_from: NameFrom) -> TlsLayer {
         // What is written before the handshake is complete waits inside; how much that is, the caller decides.
         connection.set_buffer_limit(None);
-        TlsLayer { connection, certificate_name: None, name_was_read: false, closed: false }
+        TlsLayer { connection, certificate_name: None, name_from: Some(name_from), closed: false }
     }
 
     /// See [`Filtered::handle_input`](super::Filtered::handle_input).
@@ -46,10 +48,12 @@ impl TlsLayer {
                 reader.consume(taken);
             }
         }
-        if !self.name_was_read && !self.connection.is_handshaking() {
-            self.name_was_read = true;
+        if let Some(name_from) = self.name_from
+            && !self.connection.is_handshaking()
+        {
+            self.name_from = None;
             let leaf = self.connection.peer_certificates().and_then(|chain| chain.first());
-            self.certificate_name = leaf.and_then(|leaf| name_in(leaf)).map(Arc::from);
+            self.certificate_name = leaf.and_then(|leaf| name_in(leaf, name_from)).map(Arc::from);
         }
         Ok(())
     }
@@ -106,6 +110,30 @@ pub enum ClientCertificates {
     Required,
 }
 
+/// Which part of a client's certificate becomes its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameFrom {
+    /// The subject's common name, else the first alternative name.
+    #[default]
+    Either,
+    /// The subject's common name.
+    CommonName,
+    /// The first alternative name that is text: DNS, e-mail or URI.
+    AlternativeName,
+    /// None: the certificate opens the door and says no more.
+    Nowhere,
+}
+
+/// The oldest version that a TLS listener speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsOldest {
+    /// TLS 1.2 (RFC 5246).
+    #[default]
+    V12,
+    /// TLS 1.3 (RFC 8446).
+    V13,
+}
+
 /// Where a TLS listener finds its certificate and what it asks of clients. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
@@ -119,10 +147,13 @@ pub struct TlsFiles {
     pub client_crl: Option<PathBuf>,
     /// Whether clients have to show a certificate.
     pub client_certificates: ClientCertificates,
+    /// Which part of it becomes the client's name.
+    pub name_from: NameFrom,
+    /// The oldest version that is spoken.
+    pub oldest: TlsOldest,
 }
 
 /// Makes the server's end of TLS connections, and takes a new certificate without dropping any.
-#[derive(Debug)]
 pub struct TlsAcceptor {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
@@ -155,7 +186,14 @@ impl TlsAcceptor {
     pub fn accept(&self) -> Result<TlsLayer, TransportFault> {
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
         let connection = ServerConnection::new(config).map_err(|error| TransportFault::Tls(words(&error)))?;
-        Ok(TlsLayer::new(Connection::Server(connection)))
+        Ok(TlsLayer::new(Connection::Server(connection), self.files.name_from))
+    }
+}
+
+/// Names the files and nothing of what is in them.
+impl fmt::Debug for TlsAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsAcceptor").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
@@ -221,8 +259,12 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
     let provider = provider();
     let chain = read_certificates(&files.certificate)?;
     let key = read_key(&files.key)?;
+    let versions: &[&SupportedProtocolVersion] = match files.oldest {
+        TlsOldest::V12 => rustls::ALL_VERSIONS,
+        TlsOldest::V13 => &[&TLS13],
+    };
     let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .map_err(|error| TlsFault::Setup(error.to_string()))?;
     let builder = match (files.client_certificates, &files.client_ca) {
         (ClientCertificates::None, _) => builder.with_no_client_auth(),
@@ -289,18 +331,25 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsFault> {
     std::fs::read(file).map_err(|error| TlsFault::Unreadable { file: file.into(), reason: error.to_string() })
 }
 
-/// Common name, else the first alternative name that is text.
-fn name_in(certificate: &CertificateDer<'_>) -> Option<String> {
+fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let common = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
-    if let Some(name) = common.filter(|name| !name.is_empty()) {
-        return Some(name.to_owned());
-    }
-    let alternatives = certificate.subject_alternative_name().ok()??;
-    alternatives.value.general_names.iter().find_map(|name| match name {
-        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => Some((*name).to_owned()),
-        _ => None,
-    })
+    let common = || certificate.subject().iter_common_name().find_map(|name| name.as_str().ok()).map(str::to_owned);
+    let alternative = || {
+        let alternatives = certificate.subject_alternative_name().ok()??;
+        alternatives.value.general_names.iter().find_map(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
+                Some((*name).to_owned())
+            }
+            _ => None,
+        })
+    };
+    let name = match name_from {
+        NameFrom::Either => common().filter(|name| !name.is_empty()).or_else(alternative),
+        NameFrom::CommonName => common(),
+        NameFrom::AlternativeName => alternative(),
+        NameFrom::Nowhere => None,
+    };
+    name.filter(|name| !name.is_empty())
 }
 
 /// The library's words, with advice where a log line alone would puzzle.
