@@ -1,1 +1,18 @@
-//! thalweg-fronts
+//! Where protocols and the kernel meet: one module per protocol translates its events into the kernel's commands, and the
+//! kernel's effects into its packets.
+//!
+//! *Knows:* the wire crates and the kernel, and is the only crate that knows both. *Must never know:* a socket, a file, a
+//! clock. A front never authorizes, settles, counts credit or touches another connection: the kernel does, for all alike.
+//!
+//! Start reading at [`Links::drive`]: bytes come in there; [`Links`] also carries out the kernel's
+//! [`Effects`](thalweg_kernel::Effects) by writing into the links' output buffers, which the server flushes.
+#![forbid(unsafe_code)]
+
+mod link;
+mod login;
+pub mod mqtt;
+mod probe;
+
+pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};
+pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
+pub use probe::{Mark, Probe};

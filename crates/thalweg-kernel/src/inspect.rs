@@ -128,6 +128,14 @@ impl Kernel {
         self.sessions.get(id).map(|session| &session.client)
     }
 
+    /// A client's name that no session of this shard has and whose home is this shard, made from `nonce`.
+    pub fn unused_client_id(&self, nonce: u64) -> Box<str> {
+        let tries = (0_u32..).map(|n| format!("auto-{nonce:016x}{n:x}"));
+        let fits =
+            |name: &String| crate::home(name, self.shards) == self.shard && !self.by_client.contains_key(&**name);
+        tries.into_iter().find(fits).unwrap_or_default().into()
+    }
+
     /// Shows `f` every subscription of this shard's sessions, or of one of them.
     pub fn for_each_subscription(&self, client: Option<&str>, mut f: impl FnMut(SubscriptionView)) {
         for (id, session) in self.sessions.iter().filter(|(_, s)| client.is_none_or(|client| *s.client == *client)) {
@@ -201,7 +209,8 @@ impl Kernel {
             shards: route.shards.clone(),
             has_last_value: self.last_values.get(address, Time::ZERO).is_some(),
         };
-        if let Some(session) = publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id))
+        if let Some(session) =
+            publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id))
             && !session.access.allows(Permission::Publish, address)
         {
             explained.receivers = vec![(session.client.clone(), "the publisher may not publish there".into())];

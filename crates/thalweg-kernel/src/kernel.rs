@@ -144,10 +144,10 @@ pub fn home(text: &str, shards: u16) -> ShardId {
     if shards <= 1 {
         return ShardId(0);
     }
-    let hash = text.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    });
-    ShardId(((hash ^ hash >> 29) % u64::from(shards)) as u16)
+    let hash = text
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+    ShardId(((hash ^ hash >> 29) % u64::from(u16::MAX) % u64::from(shards)) as u16)
 }
 
 fn last_value_limits(limits: &Limits) -> last_value::Limits {

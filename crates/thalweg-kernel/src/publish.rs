@@ -1,5 +1,6 @@
 //! A message comes in: who wants it, and in what form.
 
+use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::{CloseReason, Delivery, Effects, Native, Sent};
 use crate::ids::{LinkId, SessionId, Tag, Ticket};
@@ -9,7 +10,6 @@ use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::{Closing, Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
-use crate::Kernel;
 use std::rc::Rc;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 

@@ -152,13 +152,7 @@ impl Kernel {
     }
 
     /// Takes some matching values of this shard; true when there are no more.
-    pub(crate) fn look(
-        &self,
-        filter: &str,
-        cursor: &mut ScanCursor,
-        now: Time,
-        found: &mut VecDeque<Message>,
-    ) -> bool {
+    pub(crate) fn look(&self, filter: &str, cursor: &mut ScanCursor, now: Time, found: &mut VecDeque<Message>) -> bool {
         self.last_values.scan(filter, cursor, STEPS_MAX, now, |message| {
             found.push_back(message.clone());
             if found.len() >= TAKE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -188,8 +182,7 @@ impl Kernel {
         self.ledger.routed += 1;
         let subscription_ids =
             if subscription == 0 { SubscriptionIds::None } else { SubscriptionIds::One(subscription) };
-        let entry =
-            Entry { message, subscription_ids, group: NO_GROUP, reliability, retain: true, redelivered: false };
+        let entry = Entry { message, subscription_ids, group: NO_GROUP, reliability, retain: true, redelivered: false };
         if reliability == Reliability::AtMostOnce {
             let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, now) });
             if sent == crate::effects::Sent::Full {
@@ -250,4 +243,3 @@ fn expiring(message: &Message, at: Time) -> Message {
         message.properties().cloned().map(Box::new),
     )
 }
-

@@ -113,7 +113,8 @@ impl Kernel {
 
     fn work_out(&self, address: &str) -> Route {
         let bucket = self.routes.bucket_of(address);
-        let mut route = Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
+        let mut route =
+            Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
         let mut sinks: Vec<Sink> = Vec::new();
         self.routes.for_each_match(address, |sink| match sink.kind {
             SinkKind::Session => sinks.push(*sink),

@@ -32,7 +32,8 @@ pub(crate) struct Entry {
 impl Entry {
     #[cfg(test)]
     pub(crate) fn for_test() -> Self {
-        let message = Message::new("t", b"", Reliability::AtLeastOnce, RetainOp::None, Time::NEVER, Time::ZERO, 0, None);
+        let message =
+            Message::new("t", b"", Reliability::AtLeastOnce, RetainOp::None, Time::NEVER, Time::ZERO, 0, None);
         Entry {
             message,
             subscription_ids: SubscriptionIds::None,

@@ -30,14 +30,7 @@ pub enum Settled {
 impl Kernel {
     /// Settles a delivery and sends what can follow it. For [`Settlement::Received`] the release is asked for through
     /// `fx`, repeated if the receiver repeats itself.
-    pub fn settle<E: Effects>(
-        &mut self,
-        id: SessionId,
-        tag: Tag,
-        said: Settlement,
-        now: Time,
-        fx: &mut E,
-    ) -> Settled {
+    pub fn settle<E: Effects>(&mut self, id: SessionId, tag: Tag, said: Settlement, now: Time, fx: &mut E) -> Settled {
         let Some(session) = self.sessions.get_mut(id) else { return Settled::Unknown };
         let Some(link) = session.link else { return Settled::Unknown };
         match said {
@@ -140,9 +133,7 @@ impl Kernel {
 fn may_settle(window: &mut Window, tag: Tag, said: Settlement) -> bool {
     let Some(slot) = window.get_mut(tag) else { return false };
     match &slot.state {
-        SlotState::ExpectSettle(entry) => {
-            said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce
-        }
+        SlotState::ExpectSettle(entry) => said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce,
         SlotState::ExpectReleased | SlotState::Moved => true,
     }
 }

@@ -1,11 +1,11 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
+use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
 use crate::route_cache::{Sink, SinkKind};
-use crate::Kernel;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Time};
@@ -158,11 +158,7 @@ impl Kernel {
     }
 
     /// Tells every other shard; how many there are.
-    pub(crate) fn tell_shards<E: Effects>(
-        &mut self,
-        fx: &mut E,
-        message: impl Fn(ShardId) -> ShardMessage,
-    ) -> usize {
+    pub(crate) fn tell_shards<E: Effects>(&mut self, fx: &mut E, message: impl Fn(ShardId) -> ShardMessage) -> usize {
         for shard in (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard) {
             fx.send(shard, message(shard));
         }

@@ -54,14 +54,7 @@ pub(crate) struct PendingSubscribe {
 impl Kernel {
     /// Adds or replaces subscriptions. Answers `ticket` through `fx` once every shard routes to them, and delivers last
     /// values after that.
-    pub fn subscribe<E: Effects>(
-        &mut self,
-        id: SessionId,
-        ticket: Ticket,
-        wishes: &[Wish<'_>],
-        now: Time,
-        fx: &mut E,
-    ) {
+    pub fn subscribe<E: Effects>(&mut self, id: SessionId, ticket: Ticket, wishes: &[Wish<'_>], now: Time, fx: &mut E) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(link) = session.link else { return };
         let mut pending = PendingSubscribe {

@@ -1,7 +1,24 @@
-//! thalweg-server
+//! The machinery: configuration, listeners, transports, shards, and everything that touches a socket, a file or a clock.
+//!
+//! *Knows:* the operating system, and how to carry out the kernel's effects in batches. *Must never know:* what a packet
+//! means; that is the fronts' business. Start reading at [`Server::start`], then `shard/turn.rs` (the loop) and
+//! `shard/stream.rs` (reading and flushing).
 
 pub mod access;
+pub mod clock;
 pub mod config;
+mod door;
 pub mod listen;
 pub mod lobby;
+mod observer;
+mod random;
+mod server;
+mod settings;
+mod shard;
+pub mod stages;
+mod sys;
 pub mod transport;
+
+pub use observer::{Inside, Observer};
+pub use server::{Server, StartError};
+pub use shard::{ConnectionView, Connections, LoopCounts};

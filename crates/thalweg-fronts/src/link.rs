@@ -1,0 +1,407 @@
+//! Connections without their sockets: protocol machine and output buffer of each, by number.
+
+use crate::mqtt::MqttFront;
+use crate::probe::{Mark, Probe};
+use crate::{LoginAnswer, LoginAsk};
+use thalweg_kernel::{
+    Answer, CloseReason, Closing, Delivery, Effects, Kernel, LinkId, Sent, SessionId, ShardId, ShardMessage, Tag,
+    Ticket,
+};
+use thalweg_model::{Reliability, Span, Time};
+
+/// Bounds of output buffers, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct LinksLimits {
+    /// Above this, copies that can wait do, and at-most-once copies still go in.
+    pub output_high: usize,
+    /// Above this, at-most-once copies are dropped.
+    pub output_max: usize,
+    /// Unflushed output of all links together above which [`Links::drive`] stops early so that the server can flush:
+    /// keeps a fan-out inside the processor's cache.
+    pub unflushed_max: usize,
+}
+
+impl Default for LinksLimits {
+    fn default() -> Self {
+        LinksLimits { output_high: 256 << 10, output_max: 1 << 20, unflushed_max: 2 << 20 }
+    }
+}
+
+/// A protocol's side of a link.
+pub enum Front {
+    /// MQTT of any version.
+    Mqtt(Box<MqttFront>),
+}
+
+/// A connection without its socket.
+pub struct Link {
+    /// Translates.
+    pub front: Front,
+    /// Bytes to send, from [`Link::sent`] on.
+    pub out: Vec<u8>,
+    /// How many bytes of `out` are sent already.
+    pub sent: usize,
+    /// Set when nothing more will be read: flush, then close.
+    pub closing: bool,
+    /// Nothing is read before this time: the peer is over its rate.
+    pub pause_until: Option<Time>,
+    pub(crate) session: Option<SessionId>,
+    dirty: bool,
+}
+
+impl Link {
+    /// Whether the peer has been let in.
+    pub fn is_connected(&self) -> bool {
+        let Front::Mqtt(front) = &self.front;
+        front.is_connected()
+    }
+
+    /// Whether input must wait, because it is being checked who the peer is.
+    pub fn holds_input(&self) -> bool {
+        let Front::Mqtt(front) = &self.front;
+        front.holds_input()
+    }
+
+    /// What the peer did wrong, if that is why the link ends.
+    pub fn fault(&self) -> Option<String> {
+        let Front::Mqtt(front) = &self.front;
+        front.fault().map(ToString::to_string)
+    }
+}
+
+/// How far [`Links::drive`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Driven {
+    /// Bytes that are done with.
+    pub consumed: usize,
+    /// Why it stopped.
+    pub stopped: Stopped,
+}
+
+/// Why [`Links::drive`] stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// What is left is not a whole packet.
+    NeedMore,
+    /// There is more, but the output should be flushed first; go on right after.
+    FlushFirst,
+    /// There may be more, but it must wait: for a login, for a rate, or for ever.
+    Hold,
+}
+
+/// All links of a shard. Carries out what the kernel asks for.
+pub struct Links {
+    links: Vec<Option<Box<Link>>>,
+    free: Vec<u32>,
+    limits: LinksLimits,
+    /// Links with output that has not been flushed since it was written.
+    dirty: Vec<LinkId>,
+    /// Bytes written since the last [`Links::take_dirty`].
+    unflushed: usize,
+    /// Links whose output was above the high-water mark while the current input was handled.
+    congested: Vec<LinkId>,
+    logins: Vec<(LinkId, LoginAsk)>,
+    outbox: Vec<(ShardId, ShardMessage)>,
+    /// Links that [`Effects::disconnect`] has ended.
+    ended: Vec<(LinkId, CloseReason)>,
+    /// Measures the next message, if somebody wants to know.
+    pub(crate) probe: Option<Box<Probe>>,
+}
+
+impl Links {
+    /// No links yet.
+    pub fn new(limits: LinksLimits) -> Self {
+        Links {
+            links: Vec::new(),
+            free: Vec::new(),
+            limits,
+            dirty: Vec::new(),
+            unflushed: 0,
+            congested: Vec::new(),
+            logins: Vec::new(),
+            outbox: Vec::new(),
+            ended: Vec::new(),
+            probe: None,
+        }
+    }
+
+    /// Adds a link.
+    pub fn open(&mut self, front: Front) -> LinkId {
+        let link =
+            Link { front, out: Vec::new(), sent: 0, closing: false, pause_until: None, session: None, dirty: false };
+        match self.free.pop() {
+            Some(free) => {
+                self.links[free as usize] = Some(Box::new(link));
+                LinkId(free)
+            }
+            None => {
+                self.links.push(Some(Box::new(link)));
+                LinkId(self.links.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Removes a link whose socket is closed, and tells the kernel. Its number may be used again afterwards.
+    pub fn close(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
+        let Some(link) = self.get_mut(id) else { return };
+        if let Some(session) = link.session.take() {
+            kernel.close_link(session, id, Closing::Lost, None, now, self);
+        }
+        if let Some(slot) = self.links.get_mut(id.0 as usize)
+            && slot.take().is_some()
+        {
+            self.free.push(id.0);
+        }
+    }
+
+    /// A link by number.
+    #[inline]
+    pub fn get(&self, id: LinkId) -> Option<&Link> {
+        self.links.get(id.0 as usize)?.as_deref()
+    }
+
+    /// A link by number.
+    #[inline]
+    pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.links.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Handles received bytes, packet by packet.
+    #[inline]
+    pub fn drive(&mut self, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Driven {
+        let mut consumed = 0;
+        let stopped = loop {
+            if self.unflushed >= self.limits.unflushed_max {
+                break Stopped::FlushFirst;
+            }
+            let Some(link) = self.get_mut(id) else { break Stopped::Hold };
+            if link.closing || link.pause_until.is_some() {
+                break Stopped::Hold;
+            }
+            let step = match &mut link.front {
+                Front::Mqtt(_) => MqttFront::step(self, id, &bytes[consumed..], now, kernel),
+            };
+            match step {
+                Step::Consumed(n) => consumed += n,
+                Step::NeedMore => break Stopped::NeedMore,
+                Step::Hold => break Stopped::Hold,
+            }
+        };
+        Driven { consumed, stopped }
+    }
+
+    /// The answer to a [`LoginAsk`]; ignored if the link is gone or asked something else meanwhile.
+    pub fn on_login(&mut self, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
+        match self.get_mut(id).map(|link| &mut link.front) {
+            Some(Front::Mqtt(_)) => MqttFront::on_login(self, id, answer, now, kernel),
+            None => {}
+        }
+    }
+
+    /// The longest a link may be silent, if there is such a limit.
+    pub fn silence_max(&self, id: LinkId) -> Option<Span> {
+        match &self.get(id)?.front {
+            Front::Mqtt(front) => front.silence_max(),
+        }
+    }
+
+    /// A link has been silent for too long: says so to the peer and ends the link.
+    pub fn on_silence(&mut self, id: LinkId) {
+        if let Some(link) = self.get_mut(id) {
+            let Link { front: Front::Mqtt(front), out, .. } = link;
+            front.on_silence(out);
+            link.closing = true;
+            self.mark_dirty(id);
+        }
+    }
+
+    /// The peer's proof of who it is has ended.
+    pub fn on_login_expired(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
+        if let Some(session) = self.get(id).and_then(|link| link.session) {
+            self.disconnect(id, CloseReason::NotAuthorized);
+            kernel.close_link(session, id, Closing::Lost, None, now, self);
+        }
+    }
+
+    /// The link's output has drained.
+    pub fn on_drained(&mut self, id: LinkId, now: Time, kernel: &mut Kernel) {
+        if let Some(session) = self.get(id).and_then(|link| link.session) {
+            kernel.link_writable(session, id, now, self);
+        }
+    }
+
+    /// Links to flush, into a buffer of the caller's.
+    pub fn take_dirty(&mut self, into: &mut Vec<LinkId>) {
+        std::mem::swap(&mut self.dirty, into);
+        self.dirty.clear();
+        self.unflushed = 0;
+        for id in into.iter() {
+            if let Some(link) = self.get_mut(*id) {
+                link.dirty = false;
+            }
+        }
+    }
+
+    /// Whether any link has something to flush.
+    pub fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Links that were found above the high-water mark since this was last asked.
+    pub fn take_congested(&mut self, into: &mut Vec<LinkId>) {
+        into.clear();
+        if !self.congested.is_empty() {
+            std::mem::swap(&mut self.congested, into);
+        }
+    }
+
+    /// Questions about peers.
+    pub fn take_logins(&mut self) -> Vec<(LinkId, LoginAsk)> {
+        std::mem::take(&mut self.logins)
+    }
+
+    /// Messages for other shards, in order.
+    pub fn take_outbox(&mut self) -> Vec<(ShardId, ShardMessage)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Links that the kernel has ended since this was last asked.
+    pub fn take_ended(&mut self) -> Vec<(LinkId, CloseReason)> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Measures the stages of the next message with this clock, which gives nanoseconds.
+    pub fn probe(&mut self, clock: fn() -> u64) {
+        self.probe = Some(Box::new(Probe::new(clock)));
+    }
+
+    /// Whether a probe is on.
+    pub fn is_probing(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// What the probe found; nothing if there was no message.
+    pub fn take_probe(&mut self) -> Option<Probe> {
+        self.probe.take().map(|probe| *probe)
+    }
+
+    #[inline]
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        if let Some(probe) = &mut self.probe {
+            probe.mark(mark);
+        }
+    }
+
+    pub(crate) fn ask_login(&mut self, id: LinkId, ask: LoginAsk) {
+        self.logins.push((id, ask));
+    }
+
+    /// Lets a front write, and remembers to flush.
+    #[inline]
+    pub(crate) fn write<R>(&mut self, id: LinkId, write: impl FnOnce(&mut Front, &mut Vec<u8>) -> R) -> Option<R> {
+        let link = self.links.get_mut(id.0 as usize)?.as_deref_mut()?;
+        let before = link.out.len();
+        let result = write(&mut link.front, &mut link.out);
+        self.unflushed += link.out.len() - before;
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(id);
+        }
+        Some(result)
+    }
+
+    pub(crate) fn mark_dirty(&mut self, id: LinkId) {
+        self.write(id, |_, _| ());
+    }
+}
+
+/// What one step of a front did.
+pub(crate) enum Step {
+    /// A packet of so many bytes is done with.
+    Consumed(usize),
+    /// There is no whole packet.
+    NeedMore,
+    /// The next packet must wait.
+    Hold,
+}
+
+impl Effects for Links {
+    #[inline]
+    fn deliver(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+        self.mark(Mark::KernelDeliver);
+        let sent = self.encode(id, delivery);
+        self.mark(Mark::FrontOut);
+        sent
+    }
+
+    fn release(&mut self, id: LinkId, tag: Tag) {
+        self.write(id, |Front::Mqtt(front), out| front.release(tag, out));
+    }
+
+    fn answer(&mut self, id: LinkId, ticket: Ticket, answer: &Answer) {
+        self.write(id, |Front::Mqtt(front), out| front.answer(ticket, answer, out));
+    }
+
+    fn disconnect(&mut self, id: LinkId, why: CloseReason) {
+        self.write(id, |Front::Mqtt(front), out| front.disconnect(why, out));
+        if let Some(link) = self.get_mut(id) {
+            link.closing = true;
+            link.session = None;
+            self.ended.push((id, why));
+        }
+    }
+
+    fn send(&mut self, shard: ShardId, message: ShardMessage) {
+        self.outbox.push((shard, message));
+    }
+}
+
+impl Links {
+    #[inline]
+    fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+        let limits = self.limits;
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return Sent::Gone };
+        if link.closing {
+            return Sent::Gone;
+        }
+        let waiting = link.out.len() - link.sent;
+        let room = if delivery.reliability == Reliability::AtMostOnce {
+            // One message larger than the whole buffer still goes into an empty one.
+            waiting + delivery.payload.len() <= limits.output_max || waiting == 0
+        } else {
+            waiting <= limits.output_high || delivery.redelivered
+        };
+        if !room {
+            self.congested.push(id);
+            return Sent::Full;
+        }
+        let before = link.out.len();
+        let Front::Mqtt(front) = &mut link.front;
+        if front.deliver(delivery, &mut link.out).is_err() {
+            return Sent::TooLarge;
+        }
+        self.unflushed += link.out.len() - before;
+        let waiting = link.out.len() - link.sent;
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(id);
+        }
+        if waiting > limits.output_high {
+            if self.congested.last() != Some(&id) {
+                self.congested.push(id);
+            }
+            return Sent::Congested;
+        }
+        Sent::Room
+    }
+}

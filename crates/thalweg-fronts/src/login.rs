@@ -1,0 +1,65 @@
+//! Who is it? Fronts ask, the server answers when it knows: checking a password may take a slow hash on another thread.
+
+use thalweg_kernel::access::Access;
+use thalweg_model::Time;
+
+/// What a peer offers to prove who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginAsk {
+    /// A user name and a password, or neither.
+    Password {
+        /// The session's name.
+        client: Box<str>,
+        /// The user it says it is.
+        user: Option<Box<str>>,
+        /// What it offers as proof.
+        password: Option<Box<[u8]>>,
+    },
+    /// A step of a challenge-response exchange.
+    Exchange {
+        /// The session's name.
+        client: Box<str>,
+        /// The mechanism, by the name SASL gives it.
+        method: Box<str>,
+        /// The peer's data.
+        data: Box<[u8]>,
+        /// Whether this begins an exchange; one that is going on is forgotten.
+        first: bool,
+    },
+}
+
+/// What the server says.
+#[derive(Clone, Debug)]
+pub enum LoginAnswer {
+    /// Come in.
+    Allowed {
+        /// Who it is; nobody in particular if absent.
+        user: Option<Box<str>>,
+        /// What it may do.
+        access: Access,
+        /// When its proof ends, if it does.
+        expires: Option<Time>,
+        /// The last message of an exchange.
+        data: Option<Box<[u8]>>,
+    },
+    /// The exchange goes on.
+    Continue {
+        /// Our data.
+        data: Box<[u8]>,
+    },
+    /// Stay out.
+    Refused(LoginRefusal),
+}
+
+/// Why somebody stays out, as far as the peer may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefusal {
+    /// User or password are wrong.
+    BadUserOrPassword,
+    /// It may not come in, whatever it offers.
+    NotAuthorized,
+    /// The mechanism is not offered here.
+    BadMethod,
+    /// Nobody has time to check now.
+    Busy,
+}

@@ -1,0 +1,113 @@
+//! Deliveries and answers of the kernel, as packets.
+
+use super::MqttFront;
+use thalweg_kernel::{Answer, CloseReason, Delivery, Subscribed};
+use thalweg_model::{Properties, PropertyValue, Reliability};
+use thalweg_mqtt::{DisconnectProps, PublishOut, QoS, ReasonCode, TextPairs, TooLarge};
+
+impl MqttFront {
+    #[inline]
+    pub(crate) fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+        if let Some(native) = delivery.native
+            && native.dialect == self.dialect()
+            && delivery.subscription_ids.is_empty()
+            && delivery.reliability == Reliability::AtMostOnce
+            && self.machine.fits(native.frame.len())
+        {
+            // The publisher's bytes are already what this receiver should see.
+            out.extend_from_slice(native.frame);
+            return Ok(());
+        }
+        self.encode(delivery, out)
+    }
+
+    fn encode(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+        let mut publish = PublishOut {
+            dup: delivery.redelivered,
+            qos: match delivery.reliability {
+                Reliability::AtMostOnce => QoS::AtMostOnce,
+                Reliability::AtLeastOnce => QoS::AtLeastOnce,
+                Reliability::ExactlyOnce => QoS::ExactlyOnce,
+            },
+            retain: delivery.retain,
+            topic: delivery.address,
+            id: delivery.tag,
+            payload: delivery.payload,
+            expiry_secs: delivery.expires_in_secs,
+            subscription_ids: delivery.subscription_ids,
+            allow_alias: true,
+            ..PublishOut::default()
+        };
+        publish.dup &= publish.qos != QoS::AtMostOnce; // [MQTT-3.3.1-2]
+        let Some(properties) = delivery.properties else { return self.machine.publish(&publish, out) };
+        let user = UserProperties(properties);
+        publish.payload_format = properties.payload_is_text.map(u8::from);
+        publish.content_type = properties.content_type.as_deref();
+        publish.response_topic = properties.reply_to.as_deref();
+        publish.correlation_data = properties.correlation.as_deref();
+        publish.user = (!properties.user.is_empty()).then_some(&user as &dyn TextPairs);
+        self.machine.publish(&publish, out)
+    }
+
+    pub(crate) fn release(&mut self, tag: u16, out: &mut Vec<u8>) {
+        self.machine.pubrel(tag, ReasonCode::Success, out);
+    }
+
+    pub(crate) fn answer(&mut self, ticket: u16, answer: &Answer, out: &mut Vec<u8>) {
+        match answer {
+            Answer::Subscribed(outcomes) => {
+                let codes: Vec<ReasonCode> = outcomes.iter().map(|outcome| subscribe_code(*outcome)).collect();
+                self.machine.suback(ticket, &codes, out);
+            }
+            Answer::Unsubscribed(existed) => {
+                let code = |existed: &bool| match existed {
+                    true => ReasonCode::Success,
+                    false => ReasonCode::NoSubscriptionExisted,
+                };
+                let codes: Vec<ReasonCode> = existed.iter().map(code).collect();
+                self.machine.unsuback(ticket, &codes, out);
+            }
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
+        let reason = match why {
+            CloseReason::TakenOver => ReasonCode::SessionTakenOver,
+            CloseReason::Kicked => ReasonCode::AdministrativeAction,
+            CloseReason::NotAuthorized => ReasonCode::NotAuthorized,
+            CloseReason::ShuttingDown => ReasonCode::ServerShuttingDown,
+            CloseReason::QueueFull => ReasonCode::QuotaExceeded,
+        };
+        self.machine.disconnect(reason, &DisconnectProps::default(), out);
+    }
+}
+
+fn subscribe_code(outcome: Subscribed) -> ReasonCode {
+    match outcome {
+        Subscribed::Granted(Reliability::AtMostOnce) => ReasonCode::Success,
+        Subscribed::Granted(Reliability::AtLeastOnce) => ReasonCode::GrantedQos1,
+        Subscribed::Granted(Reliability::ExactlyOnce) => ReasonCode::GrantedQos2,
+        Subscribed::Denied => ReasonCode::NotAuthorized,
+        Subscribed::TooMany => ReasonCode::QuotaExceeded,
+        Subscribed::BadFilter => ReasonCode::TopicFilterInvalid,
+        Subscribed::NoShared => ReasonCode::SharedSubscriptionsNotSupported,
+        Subscribed::NoWildcards => ReasonCode::WildcardSubscriptionsNotSupported,
+    }
+}
+
+/// User properties as text: MQTT knows nothing else. Bytes are left out ([PROTOCOLS §6]).
+struct UserProperties<'a>(&'a Properties);
+
+impl TextPairs for UserProperties<'_> {
+    fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
+        for (name, value) in &self.0.user {
+            match value {
+                PropertyValue::Text(text) => each(name, text),
+                PropertyValue::Bool(value) => each(name, if *value { "true" } else { "false" }),
+                PropertyValue::Integer(value) => each(name, &value.to_string()),
+                PropertyValue::Float(value) => each(name, &value.to_string()),
+                PropertyValue::Bytes(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! How a connection ends.
+
+use super::{MqttFront, State};
+use crate::link::Links;
+use thalweg_kernel::{Closing, Kernel, LinkId};
+use thalweg_model::{Span, Time};
+use thalweg_mqtt::{Disconnect, DisconnectProps, PeerFault, ReasonCode};
+
+const EXPIRY_RAISED: PeerFault = PeerFault {
+    reason: ReasonCode::ProtocolError,
+    clause: "MQTT-3.14.2-2",
+    what: "DISCONNECT sets a Session Expiry Interval although CONNECT had none",
+};
+
+impl MqttFront {
+    pub(super) fn on_disconnect(
+        links: &mut Links,
+        id: LinkId,
+        disconnect: &Disconnect<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = MqttFront::of(links, id) else { return };
+        if front.expiry_was_zero && disconnect.session_expiry.is_some_and(|secs| secs > 0) {
+            return MqttFront::fail(links, id, EXPIRY_RAISED, now, kernel);
+        }
+        let expiry = disconnect.session_expiry.map(|secs| match secs {
+            u32::MAX => Span::FOREVER,
+            secs => Span::from_secs(u64::from(secs)),
+        });
+        // Only reason code 0 takes the will back. [MQTT-3.14.4-3]
+        let how = match disconnect.reason {
+            ReasonCode::Success => Closing::Clean,
+            _ => Closing::CleanWithWill,
+        };
+        MqttFront::end(links, id, how, expiry, now, kernel);
+    }
+
+    pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
+        // [MQTT-3.1.2-22]
+        self.state = State::Closed;
+        self.machine.disconnect(ReasonCode::KeepAliveTimeout, &DisconnectProps::default(), out);
+    }
+}

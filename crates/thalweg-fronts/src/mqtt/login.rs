@@ -1,0 +1,105 @@
+//! Verdicts on who somebody is, and AUTH packets (MQTT 5 §4.12).
+
+use super::{MqttFront, State};
+use crate::link::{Front, Links};
+use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_kernel::{Closing, Kernel, LinkId};
+use thalweg_model::Time;
+use thalweg_mqtt::{Auth, ConnAck, DisconnectProps, PeerFault, ReasonCode};
+
+const METHOD_CHANGED: PeerFault = PeerFault {
+    reason: ReasonCode::ProtocolError,
+    clause: "MQTT-4.12.0-5",
+    what: "AUTH names another authentication method than CONNECT did",
+};
+
+const AUTH_UNASKED: PeerFault = PeerFault {
+    reason: ReasonCode::ProtocolError,
+    clause: "MQTT-4.12.0-7",
+    what: "AUTH came without an authentication method in CONNECT, or out of turn",
+};
+
+impl MqttFront {
+    pub(super) fn on_auth(links: &mut Links, id: LinkId, auth: &Auth<'_>, now: Time, kernel: &mut Kernel) {
+        let Some(front) = MqttFront::of(links, id) else { return };
+        let Some(method) = front.auth_method.clone() else {
+            return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel);
+        };
+        if *auth.method != *method {
+            return MqttFront::fail(links, id, METHOD_CHANGED, now, kernel);
+        }
+        let re_authenticates = auth.reason == ReasonCode::ReAuthenticate;
+        let client = match std::mem::replace(&mut front.state, State::Closed) {
+            State::ExpectAuth(opening) if !re_authenticates => {
+                let client = opening.client.clone();
+                front.state = State::ExpectVerdict(opening);
+                client
+            }
+            State::Connected => {
+                front.state = State::ExpectReVerdict;
+                let session = links.get(id).and_then(|link| link.session);
+                session.and_then(|session| kernel.client_of(session)).map_or("".into(), |client| (&**client).into())
+            }
+            _ => return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel),
+        };
+        let data = auth.data.unwrap_or_default().into();
+        links.ask_login(id, LoginAsk::Exchange { client, method, data, first: re_authenticates });
+    }
+
+    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
+        let Some(front) = MqttFront::of(links, id) else { return };
+        match std::mem::replace(&mut front.state, State::Closed) {
+            State::ExpectVerdict(opening) => match answer {
+                LoginAnswer::Allowed { user, access, data, .. } => {
+                    MqttFront::open(links, id, *opening, user, access, data.as_deref(), now, kernel);
+                }
+                LoginAnswer::Continue { data } => {
+                    front.state = State::ExpectAuth(opening);
+                    MqttFront::say(links, id, ReasonCode::ContinueAuthentication, Some(&data));
+                }
+                LoginAnswer::Refused(refusal) => {
+                    let ack = ConnAck { reason: reason_of(refusal), ..ConnAck::default() };
+                    MqttFront::refuse(links, id, &ack, now, kernel);
+                }
+            },
+            State::ExpectReVerdict => {
+                front.state = State::Connected;
+                let session = links.get(id).and_then(|link| link.session);
+                match answer {
+                    LoginAnswer::Allowed { access, data, .. } => {
+                        if let Some(session) = session {
+                            kernel.set_access(session, access);
+                        }
+                        MqttFront::say(links, id, ReasonCode::Success, data.as_deref());
+                    }
+                    LoginAnswer::Continue { data } => {
+                        MqttFront::say(links, id, ReasonCode::ContinueAuthentication, Some(&data));
+                    }
+                    LoginAnswer::Refused(refusal) => {
+                        links.write(id, |Front::Mqtt(front), out| {
+                            front.machine.disconnect(reason_of(refusal), &DisconnectProps::default(), out);
+                        });
+                        MqttFront::end(links, id, Closing::Lost, None, now, kernel);
+                    }
+                }
+            }
+            other => front.state = other,
+        }
+    }
+
+    fn say(links: &mut Links, id: LinkId, reason: ReasonCode, data: Option<&[u8]>) {
+        links.write(id, |Front::Mqtt(front), out| {
+            let method = front.auth_method.clone().unwrap_or_default();
+            front.machine.auth(reason, &method, data, out);
+        });
+    }
+}
+
+fn reason_of(refusal: LoginRefusal) -> ReasonCode {
+    match refusal {
+        LoginRefusal::BadUserOrPassword => ReasonCode::BadUserNameOrPassword,
+        LoginRefusal::NotAuthorized => ReasonCode::NotAuthorized,
+        LoginRefusal::BadMethod => ReasonCode::BadAuthenticationMethod,
+        LoginRefusal::Busy => ReasonCode::ServerBusy,
+    }
+}

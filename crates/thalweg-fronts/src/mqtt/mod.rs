@@ -1,0 +1,227 @@
+//! MQTT 3.1, 3.1.1 and 5.0. Concept map: topic = address (byte for byte), PUBLISH with packet identifier = delivery with
+//! tag, PUBACK/PUBCOMP = settled, PUBREC = received, PUBREL = release, `$share/g/f` = filter `f` in group `g`.
+
+mod connect;
+mod deliver;
+mod goodbye;
+mod login;
+mod publish;
+mod subscribe;
+
+use crate::link::{Front, Links, Step};
+use crate::probe::Mark;
+use connect::Opening;
+use std::rc::Rc;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Closing, Kernel, LinkId};
+use thalweg_model::{Span, Time};
+use thalweg_mqtt::{Event, PeerFault, QoS, ServerLimits, ServerSide, Version};
+
+pub use connect::home_key;
+
+/// What the operator decides about MQTT.
+#[derive(Clone, Debug)]
+pub struct MqttSettings {
+    /// The codec's limits.
+    pub limits: ServerLimits,
+    /// The longest keep-alive; clients that ask for more, or for none, are given this. 0 leaves them their choice.
+    pub keep_alive_max: u16,
+    /// The keep-alive of MQTT 5 clients that ask for none; 0 leaves them without.
+    pub keep_alive_default: u16,
+    /// How long a session lives on after an MQTT 3 client that did not ask for a clean session.
+    pub v3_expiry: Span,
+    /// The highest QoS, announced and enforced.
+    pub maximum_qos: QoS,
+    /// Whether retained messages are kept; announced and enforced.
+    pub retain_available: bool,
+    /// Whether filters may hold wildcards; announced (the kernel enforces).
+    pub wildcard_available: bool,
+    /// Whether `$share` works; announced (the kernel enforces).
+    pub shared_available: bool,
+    /// Whether subscription identifiers work; announced and enforced.
+    pub subscription_ids_available: bool,
+    /// What to answer to Request Response Information; empty for nothing.
+    pub response_information: Box<str>,
+    /// If not empty, every client is sent there: "use another server".
+    pub server_reference: Box<str>,
+    /// Largest topic or filter in bytes.
+    pub topic_bytes_max: usize,
+}
+
+impl Default for MqttSettings {
+    fn default() -> Self {
+        MqttSettings {
+            limits: ServerLimits::default(),
+            keep_alive_max: 0,
+            keep_alive_default: 0,
+            v3_expiry: Span::FOREVER,
+            maximum_qos: QoS::ExactlyOnce,
+            retain_available: true,
+            wildcard_available: true,
+            shared_available: true,
+            subscription_ids_available: true,
+            response_information: "".into(),
+            server_reference: "".into(),
+            topic_bytes_max: 65_535,
+        }
+    }
+}
+
+/// One MQTT connection.
+///
+/// ```text
+///  ExpectConnect --CONNECT--> ExpectVerdict --allowed--> Connected --DISCONNECT, fault--> Closed
+///                              |       ^                  |     ^
+///                              |continue|                 |AUTH |verdict
+///                              v       |                  v     |
+///                             ExpectAuth                 ExpectVerdict (input is held meanwhile)
+/// ```
+pub struct MqttFront {
+    machine: ServerSide,
+    settings: Rc<MqttSettings>,
+    state: State,
+    /// Makes client identifiers that nobody else has.
+    nonce: u64,
+    /// What a peer that offers no credentials may do, if it may come in.
+    anonymous: Option<Access>,
+    keep_alive: u16,
+    /// The method of enhanced authentication the client began with.
+    auth_method: Option<Box<str>>,
+    /// Session Expiry Interval of CONNECT was zero: DISCONNECT must not raise it.
+    expiry_was_zero: bool,
+    /// Why the connection ended, for logs.
+    fault: Option<PeerFault>,
+}
+
+/// What the connection waits for.
+enum State {
+    ExpectConnect,
+    /// The server is checking who it is; input is held.
+    ExpectVerdict(Box<Opening>),
+    /// An AUTH packet before CONNACK.
+    ExpectAuth(Box<Opening>),
+    Connected,
+    /// The server is checking who it is once more; input is held.
+    ExpectReVerdict,
+    Closed,
+}
+
+impl MqttFront {
+    /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is
+    /// what peers without credentials may do; `None` asks the server about everybody.
+    pub fn new(settings: Rc<MqttSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
+        MqttFront {
+            machine: ServerSide::new(settings.limits.clone()),
+            settings,
+            state: State::ExpectConnect,
+            nonce,
+            anonymous,
+            keep_alive: 0,
+            auth_method: None,
+            expiry_was_zero: false,
+            fault: None,
+        }
+    }
+
+    /// What the peer did wrong, if that is why it ended.
+    pub fn fault(&self) -> Option<&PeerFault> {
+        self.fault.as_ref()
+    }
+
+    /// Whether CONNECT has been answered with success.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected | State::ExpectReVerdict)
+    }
+
+    /// Whether input must wait for a verdict.
+    pub(crate) fn holds_input(&self) -> bool {
+        matches!(self.state, State::ExpectVerdict(_) | State::ExpectReVerdict)
+    }
+
+    pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut MqttFront> {
+        match &mut links.get_mut(id)?.front {
+            Front::Mqtt(front) => Some(front),
+        }
+    }
+
+    /// Handles the next packet.
+    #[inline]
+    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
+        let Some(front) = MqttFront::of(links, id) else { return Step::Hold };
+        if let State::ExpectVerdict(_) | State::ExpectReVerdict | State::Closed = front.state {
+            return Step::Hold;
+        }
+        let input = front.machine.handle_input(bytes);
+        links.mark(Mark::WireDecode);
+        match input {
+            Ok(Some((consumed, Event::Publish(publish)))) => {
+                MqttFront::on_publish(links, id, publish, now, kernel);
+                Step::Consumed(consumed)
+            }
+            Ok(Some((consumed, event))) => {
+                MqttFront::on_event(links, id, event, now, kernel);
+                Step::Consumed(consumed)
+            }
+            Ok(None) => Step::NeedMore,
+            Err(fault) => {
+                MqttFront::fail(links, id, fault, now, kernel);
+                Step::Hold
+            }
+        }
+    }
+
+    fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
+        match event {
+            Event::Connect(connect) => MqttFront::on_connect(links, id, *connect, now, kernel),
+            Event::Publish(publish) => MqttFront::on_publish(links, id, publish, now, kernel),
+            Event::PubAck { id: tag, reason } => MqttFront::on_puback(links, id, tag, reason, now, kernel),
+            Event::PubRec { id: tag, reason } => MqttFront::on_pubrec(links, id, tag, reason, now, kernel),
+            Event::PubRel { id: ticket, .. } => MqttFront::on_pubrel(links, id, ticket, kernel),
+            Event::PubComp { id: tag, .. } => MqttFront::on_pubcomp(links, id, tag, now, kernel),
+            Event::Subscribe(subscribe) => MqttFront::on_subscribe(links, id, &subscribe, now, kernel),
+            Event::Unsubscribe(unsubscribe) => MqttFront::on_unsubscribe(links, id, &unsubscribe, now, kernel),
+            Event::PingReq => {
+                links.write(id, |Front::Mqtt(front), out| front.machine.pingresp(out));
+            }
+            Event::Disconnect(disconnect) => MqttFront::on_disconnect(links, id, &disconnect, now, kernel),
+            Event::Auth(auth) => MqttFront::on_auth(links, id, &auth, now, kernel),
+        }
+    }
+
+    /// The peer broke the protocol: tell it, end the link, publish its will.
+    pub(crate) fn fail(links: &mut Links, id: LinkId, fault: PeerFault, now: Time, kernel: &mut Kernel) {
+        links.write(id, |Front::Mqtt(front), out| {
+            front.machine.fault(&fault, out);
+            front.fault = Some(fault);
+        });
+        MqttFront::end(links, id, Closing::Lost, None, now, kernel);
+    }
+
+    /// Ends the link from our side; what is in the output is still sent.
+    pub(crate) fn end(
+        links: &mut Links,
+        id: LinkId,
+        how: Closing,
+        expiry: Option<Span>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(link) = links.get_mut(id) else { return };
+        link.closing = true;
+        let Front::Mqtt(front) = &mut link.front;
+        front.state = State::Closed;
+        let session = link.session.take();
+        links.mark_dirty(id);
+        if let Some(session) = session {
+            kernel.close_link(session, id, how, expiry, now, links);
+        }
+    }
+
+    /// The number under which encodings of this connection's family are exchanged unchanged.
+    fn dialect(&self) -> u8 {
+        match self.machine.version() {
+            Version::V31 | Version::V311 => 3,
+            Version::V5 => 5,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! PUBLISH and its acknowledgements, both ways.
+
+use super::MqttFront;
+use crate::link::{Front, Links};
+use crate::probe::Mark;
+use thalweg_kernel::{Draft, Kernel, LinkId, Native, Outcome, Settled, Settlement};
+use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_mqtt::{PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode};
+
+const QOS_TOO_HIGH: PeerFault = PeerFault {
+    reason: ReasonCode::QosNotSupported,
+    clause: "MQTT-3.2.2-11",
+    what: "the QoS is above the Maximum QoS of CONNACK",
+};
+
+const RETAIN_OFF: PeerFault = PeerFault {
+    reason: ReasonCode::RetainNotSupported,
+    clause: "MQTT-3.2.2-14",
+    what: "the retain flag is set although CONNACK said that retained messages are not kept",
+};
+
+impl MqttFront {
+    #[inline]
+    pub(super) fn on_publish(links: &mut Links, id: LinkId, publish: Publish<'_>, now: Time, kernel: &mut Kernel) {
+        let Some(link) = links.get_mut(id) else { return };
+        let Some(session) = link.session else { return };
+        let Front::Mqtt(front) = &mut link.front;
+        if publish.qos > front.settings.maximum_qos {
+            return MqttFront::fail(links, id, QOS_TOO_HIGH, now, kernel);
+        }
+        if publish.retain && !front.settings.retain_available {
+            return MqttFront::fail(links, id, RETAIN_OFF, now, kernel);
+        }
+        let dialect = front.dialect();
+        let (properties, expires_in) = if publish.properties.is_empty() {
+            (None, None)
+        } else {
+            let expires_in = publish.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs)));
+            (properties_of(&publish.properties), expires_in)
+        };
+        let draft = Draft {
+            address: publish.topic.as_str(),
+            payload: publish.payload,
+            reliability: reliability(publish.qos),
+            retain: match (publish.retain, publish.payload.is_empty()) {
+                (false, _) => RetainOp::None,
+                (true, true) => RetainOp::Clear, // [MQTT-3.3.1-6]
+                (true, false) => RetainOp::Set,
+            },
+            expires_in,
+            properties: properties.as_ref(),
+            ticket: publish.id,
+            native: publish.plain.then_some(Native { dialect, frame: publish.frame }),
+        };
+        links.mark(Mark::FrontIn);
+        let published = kernel.publish(session, draft, now, links);
+        links.mark(Mark::KernelPublish);
+        if publish.qos != QoS::AtMostOnce {
+            let (ticket, qos) = (publish.id, publish.qos);
+            links.write(id, |Front::Mqtt(front), out| front.acknowledge(ticket, qos, published.outcome, out));
+            links.mark(Mark::FrontAck);
+        }
+        if let Some(until) = published.pause_until
+            && let Some(link) = links.get_mut(id)
+        {
+            link.pause_until = Some(until);
+        }
+    }
+
+    fn acknowledge(&mut self, ticket: u16, qos: QoS, outcome: Outcome, out: &mut Vec<u8>) {
+        let reason = match outcome {
+            Outcome::Accepted => ReasonCode::Success,
+            Outcome::NoMatch => ReasonCode::NoMatchingSubscribers,
+            Outcome::Denied => ReasonCode::NotAuthorized,
+            Outcome::BadAddress => ReasonCode::TopicNameInvalid,
+            Outcome::NoRetain => ReasonCode::QuotaExceeded,
+        };
+        match qos {
+            QoS::AtMostOnce => {}
+            QoS::AtLeastOnce => self.machine.puback(ticket, reason, out),
+            QoS::ExactlyOnce => self.machine.pubrec(ticket, reason, out),
+        }
+    }
+
+    pub(super) fn on_pubrel(links: &mut Links, id: LinkId, ticket: u16, kernel: &mut Kernel) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let known = kernel.release(session, ticket);
+        let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
+        links.write(id, |Front::Mqtt(front), out| front.machine.pubcomp(ticket, reason, out));
+    }
+
+    #[inline]
+    pub(super) fn on_puback(
+        links: &mut Links,
+        id: LinkId,
+        tag: u16,
+        reason: ReasonCode,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        // An acknowledgement nobody waits for is not an error: after a resume it may cross our repetition.
+        kernel.settle(session, tag, settlement(reason, Settlement::Settled), now, links);
+        links.mark(Mark::KernelSettle);
+    }
+
+    pub(super) fn on_pubrec(
+        links: &mut Links,
+        id: LinkId,
+        tag: u16,
+        reason: ReasonCode,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let said = settlement(reason, Settlement::Received);
+        if kernel.settle(session, tag, said, now, links) == Settled::Unknown && said == Settlement::Received {
+            // [MQTT-4.3.3-3] asks for a PUBREL; the client may have state that we have not.
+            links.write(id, |Front::Mqtt(front), out| {
+                front.machine.pubrel(tag, ReasonCode::PacketIdNotFound, out);
+            });
+        }
+    }
+
+    pub(super) fn on_pubcomp(links: &mut Links, id: LinkId, tag: u16, now: Time, kernel: &mut Kernel) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        kernel.settle(session, tag, Settlement::Settled, now, links);
+    }
+}
+
+/// A reason code from 0x80 on says that the receiver will not have the message.
+fn settlement(reason: ReasonCode, good: Settlement) -> Settlement {
+    if reason as u8 >= 0x80 { Settlement::Rejected } else { good }
+}
+
+pub(super) fn reliability(qos: QoS) -> Reliability {
+    match qos {
+        QoS::AtMostOnce => Reliability::AtMostOnce,
+        QoS::AtLeastOnce => Reliability::AtLeastOnce,
+        QoS::ExactlyOnce => Reliability::ExactlyOnce,
+    }
+}
+
+/// The properties that travel with a message, in our words. What belongs to one hop (topic alias) or to the kernel
+/// (expiry) is left out.
+pub(super) fn properties_of(block: &PublishProperties<'_>) -> Option<Properties> {
+    let mut properties = Properties::default();
+    for property in block.iter() {
+        match property {
+            Property::PayloadFormat(format) => properties.payload_is_text = Some(format == 1),
+            Property::ContentType(text) => properties.content_type = Some(text.into()),
+            Property::ResponseTopic(topic) => properties.reply_to = Some(topic.into()),
+            Property::CorrelationData(data) => properties.correlation = Some(data.into()),
+            Property::User(name, value) => properties.user.push((name.into(), PropertyValue::Text(value.into()))),
+            _ => {}
+        }
+    }
+    (!properties.is_empty()).then_some(properties)
+}

@@ -1,0 +1,85 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use super::MqttFront;
+use super::publish::reliability;
+use crate::link::Links;
+use thalweg_kernel::{Kernel, LastValueWish, LinkId, Wish};
+use thalweg_model::Time;
+use thalweg_mqtt::{PeerFault, ReasonCode, RetainHandling, ShareFilter, Subscribe, Unsubscribe};
+
+const NO_LOCAL_SHARED: PeerFault = PeerFault {
+    reason: ReasonCode::ProtocolError,
+    clause: "MQTT-3.8.3-4",
+    what: "No Local is set on a shared subscription",
+};
+
+const IDS_OFF: PeerFault = PeerFault {
+    reason: ReasonCode::SubscriptionIdsNotSupported,
+    clause: "MQTT-3.2.2-12",
+    what: "a subscription identifier is used although CONNACK said that they are not available",
+};
+
+/// Stands for a filter that is not legal: the kernel refuses it, and the answer keeps its place.
+const ILLEGAL: &str = "";
+
+impl MqttFront {
+    pub(super) fn on_subscribe(
+        links: &mut Links,
+        id: LinkId,
+        subscribe: &Subscribe<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let Some(front) = MqttFront::of(links, id) else { return };
+        let topic_bytes_max = front.settings.topic_bytes_max;
+        if subscribe.subscription_id.is_some() && !front.settings.subscription_ids_available {
+            return MqttFront::fail(links, id, IDS_OFF, now, kernel);
+        }
+        let mut wishes = Vec::new();
+        for (text, options) in subscribe.filters() {
+            let (filter, group) = split(text, topic_bytes_max);
+            if group.is_some() && options.no_local {
+                return MqttFront::fail(links, id, NO_LOCAL_SHARED, now, kernel);
+            }
+            wishes.push(Wish {
+                filter,
+                group,
+                reliability: reliability(options.qos),
+                no_local: options.no_local,
+                retain_as_published: options.retain_as_published,
+                last_values: match options.retain_handling {
+                    RetainHandling::Send => LastValueWish::Always,
+                    RetainHandling::SendIfNew => LastValueWish::IfNew,
+                    RetainHandling::DoNotSend => LastValueWish::Never,
+                },
+                id: subscribe.subscription_id.unwrap_or(0),
+            });
+        }
+        kernel.subscribe(session, subscribe.id, &wishes, now, links);
+    }
+
+    pub(super) fn on_unsubscribe(
+        links: &mut Links,
+        id: LinkId,
+        unsubscribe: &Unsubscribe<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let filters: Vec<_> = unsubscribe.filters().map(|text| split(text, usize::MAX)).collect();
+        kernel.unsubscribe(session, unsubscribe.id, &filters, now, links);
+    }
+}
+
+/// A filter and the group it is shared with.
+fn split(text: &str, bytes_max: usize) -> (&str, Option<&str>) {
+    if text.len() > bytes_max {
+        return (ILLEGAL, None);
+    }
+    match ShareFilter::parse(text) {
+        Ok(None) => (text, None),
+        Ok(Some(share)) => (share.filter, Some(share.group)),
+        Err(_) => (ILLEGAL, None),
+    }
+}

@@ -1,0 +1,144 @@
+//! Who may come in: answers the fronts' questions, slow ones on the vault's threads.
+
+use crate::access::scram::{ExpectClientFinal, ScramServer};
+use crate::access::{Login, LoginRequest, Refusal, RefusalReason, Vault, VaultPool};
+use crate::clock;
+use crate::lobby::PeerInfo;
+use crate::shard::{Mailbox, ToShard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_kernel::LinkId;
+use thalweg_model::Time;
+
+/// The only mechanism of challenge and response there is.
+const SCRAM: &str = "SCRAM-SHA-256";
+/// Bytes of randomness in our part of a nonce.
+const NONCE_BYTES: usize = 24;
+
+/// A shard's way to the vault.
+pub(crate) struct Door {
+    pool: Arc<VaultPool>,
+    /// The shard's own mailbox, for answers that come later.
+    mailbox: Mailbox,
+    scram: bool,
+    /// Whether each listener lets in peers that offer no credentials.
+    admits_anonymous: Arc<HashMap<Arc<str>, bool>>,
+    exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        pool: Arc<VaultPool>,
+        mailbox: Mailbox,
+        scram: bool,
+        admits_anonymous: Arc<HashMap<Arc<str>, bool>>,
+    ) -> Self {
+        Door { pool, mailbox, scram, admits_anonymous, exchanges: HashMap::new() }
+    }
+
+    /// The answer, with when it ends, if it is known at once; otherwise it comes through the mailbox.
+    pub(crate) fn ask(
+        &mut self,
+        link: LinkId,
+        serial: u64,
+        peer: &PeerInfo,
+        ask: LoginAsk,
+    ) -> Option<(LoginAnswer, Option<Time>)> {
+        match ask {
+            LoginAsk::Password { client, user, password } => {
+                let client: Arc<str> = client.into();
+                let request = LoginRequest {
+                    client_id: client.clone(),
+                    user: user.map(Into::into),
+                    password: password.map(Into::into),
+                    certificate_name: peer.certificate_name.clone(),
+                    anonymous_allowed: self.admits_anonymous.get(&peer.listener.name).copied().unwrap_or(false),
+                    peer: peer.address.map(|address| address.ip()),
+                    listener: peer.listener.name.clone(),
+                };
+                let mailbox = self.mailbox.clone();
+                let reply = Box::new(move |verdict: Result<Login, Refusal>| {
+                    let (answer, ends) = answer_of(verdict, &client, None);
+                    mailbox.tell(ToShard::Login { link, serial, answer, ends });
+                });
+                match self.pool.submit(request, reply) {
+                    Ok(()) => None,
+                    Err(_full) => {
+                        tracing::warn!("login refused: too many wait for the vault; we are overloaded");
+                        Some((LoginAnswer::Refused(LoginRefusal::Busy), None))
+                    }
+                }
+            }
+            LoginAsk::Exchange { client, method, data, first } => {
+                Some(self.exchange(link, serial, &client, &method, &data, first))
+            }
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        link: LinkId,
+        serial: u64,
+        client: &str,
+        method: &str,
+        data: &[u8],
+        first: bool,
+    ) -> (LoginAnswer, Option<Time>) {
+        let vault: &Vault = self.pool.vault();
+        if method != SCRAM || !self.scram || !vault.has_passwords() {
+            return (LoginAnswer::Refused(LoginRefusal::BadMethod), None);
+        }
+        if first {
+            let mut nonce = [0; NONCE_BYTES];
+            crate::random::fill(&mut nonce);
+            return match ScramServer::start(&nonce).first(data, |user| vault.scram_verifier(user)) {
+                Ok((expect, server_first)) => {
+                    self.exchanges.insert((link, serial), expect);
+                    (LoginAnswer::Continue { data: server_first.into() }, None)
+                }
+                Err(error) => {
+                    tracing::info!(%client, %error, "login refused: the peer's SCRAM message is at fault");
+                    (LoginAnswer::Refused(LoginRefusal::NotAuthorized), None)
+                }
+            };
+        }
+        let Some(expect) = self.exchanges.remove(&(link, serial)) else {
+            return (LoginAnswer::Refused(LoginRefusal::NotAuthorized), None);
+        };
+        match expect.last(data) {
+            Ok(proven) => answer_of(vault.login_proven(&proven.user), client, Some(proven.server_final.into())),
+            Err(error) => {
+                tracing::info!(%client, %error, "login refused: the peer's proof is wrong");
+                (LoginAnswer::Refused(LoginRefusal::BadUserOrPassword), None)
+            }
+        }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn forget(&mut self, link: LinkId, serial: u64) {
+        if !self.exchanges.is_empty() {
+            self.exchanges.remove(&(link, serial));
+        }
+    }
+}
+
+fn answer_of(verdict: Result<Login, Refusal>, client: &str, data: Option<Box<[u8]>>) -> (LoginAnswer, Option<Time>) {
+    match verdict {
+        Ok(login) => {
+            let access = login.rules.compile(client, login.user.as_deref());
+            let ends = login.expires_at_unix.map(|unix| clock::time_of_unix(unix, clock::now()));
+            let user = login.user.as_deref().map(Into::into);
+            (LoginAnswer::Allowed { user, access, expires: ends, data }, ends)
+        }
+        Err(refusal) => {
+            tracing::info!(%client, why = %refusal, "login refused");
+            let why = match refusal.reason {
+                RefusalReason::BadUserOrPassword => LoginRefusal::BadUserOrPassword,
+                RefusalReason::NotAuthorized | RefusalReason::Expired => LoginRefusal::NotAuthorized,
+                RefusalReason::Unavailable => LoginRefusal::Busy,
+            };
+            (LoginAnswer::Refused(why), None)
+        }
+    }
+}

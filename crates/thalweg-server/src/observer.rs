@@ -1,0 +1,117 @@
+//! Looking into a running server from other threads.
+
+use crate::lobby::{LobbyCounters, LobbyCounts};
+use crate::shard::{Connections, LoopCounts, Mailbox, ToShard};
+use crate::stages::Stages;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use thalweg_fronts::Links;
+use thalweg_kernel::Kernel;
+use thalweg_model::Time;
+
+/// Something to do inside a shard's thread.
+pub(crate) type Ask = Box<dyn FnOnce(&mut Inside<'_>) + Send>;
+
+/// A shard from inside.
+pub struct Inside<'a> {
+    /// Which.
+    pub shard: u16,
+    /// Its kernel.
+    pub kernel: &'a mut Kernel,
+    /// Its links.
+    pub links: &'a mut Links,
+    /// Its connections.
+    pub connections: &'a Connections,
+    /// The turn's time.
+    pub now: Time,
+    /// Where messages' time went.
+    pub stages: &'a Stages,
+    /// What its loop did.
+    pub counts: LoopCounts,
+}
+
+/// What is known about the whole server.
+pub(crate) struct Overall {
+    pub(crate) lobby: Arc<LobbyCounters>,
+    pub(crate) ready: AtomicBool,
+    /// 0 none, 1 waiting copies are dropped, 2 new sessions are refused.
+    pub(crate) pressure: AtomicUsize,
+    pub(crate) memory_bytes_max: AtomicUsize,
+    pub(crate) started_at: Instant,
+}
+
+/// A window into a running server. Cheap to clone; usable from any thread but a shard's.
+#[derive(Clone)]
+pub struct Observer {
+    pub(crate) shards: Arc<[Mailbox]>,
+    pub(crate) overall: Arc<Overall>,
+}
+
+impl Observer {
+    /// Runs `f` inside every shard's thread and collects what it returns, in the order of shards. Shards that do not
+    /// answer within two seconds are left out.
+    pub fn on_shards<T: Send + 'static>(&self, f: impl Fn(&mut Inside<'_>) -> T + Send + Sync + 'static) -> Vec<T> {
+        let f = Arc::new(f);
+        let (sender, answers) = mpsc::channel();
+        for shard in self.shards.iter() {
+            let (f, sender) = (f.clone(), sender.clone());
+            shard.tell(ToShard::Ask(Box::new(move |inside| {
+                let _ = sender.send((inside.shard, f(inside)));
+            })));
+        }
+        drop(sender);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let mut collected = Vec::new();
+        while let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            collected.push(answer);
+        }
+        collected.sort_by_key(|(shard, _)| *shard);
+        collected.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// How many shards there are.
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// What the lobby has seen.
+    pub fn lobby(&self) -> LobbyCounts {
+        self.overall.lobby.read()
+    }
+
+    /// Whether every listener accepts.
+    pub fn is_ready(&self) -> bool {
+        self.overall.ready.load(Ordering::Relaxed)
+    }
+
+    /// How short memory is: 0 not at all, 1 copies that would wait are dropped, 2 new sessions are refused.
+    pub fn pressure(&self) -> usize {
+        self.overall.pressure.load(Ordering::Relaxed)
+    }
+
+    /// The process-wide budget for messages, in bytes.
+    pub fn memory_bytes_max(&self) -> usize {
+        self.overall.memory_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// For how long it has been running.
+    pub fn uptime(&self) -> Duration {
+        self.overall.started_at.elapsed()
+    }
+
+    /// The version of this program.
+    pub fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+}
+
+impl Observer {
+    /// Runs `f` inside the first shard's thread, some time soon.
+    pub(crate) fn on_first_shard(&self, f: impl FnOnce(&mut Inside<'_>) + Send + 'static) {
+        if let Some(shard) = self.shards.first() {
+            shard.tell(ToShard::Ask(Box::new(f)));
+        }
+    }
+}

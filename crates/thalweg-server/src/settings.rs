@@ -1,0 +1,258 @@
+//! From the configuration to what each part is told.
+
+use crate::access::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
+use crate::config::{self, Config};
+use crate::listen::{Bind, ListenerSpec};
+use crate::lobby::{LobbySettings, Route};
+use crate::transport::proxy::{ProxyRule, ProxyVersions};
+use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFiles, TlsOldest};
+use crate::transport::websocket::WebSocketSettings;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_fronts::LinksLimits;
+use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{GroupStrategy, Limits, Overflow};
+use thalweg_model::{Reliability, Span};
+use thalweg_mqtt::{QoS, ServerLimits};
+
+/// Largest CONNECT packet, in bytes: client identifier, will, user name and password of 64 KiB each fit.
+const CONNECT_BYTES_MAX: usize = 280 << 10;
+
+/// What a shard is told. Sent to its thread, so what is shared within the shard is made there.
+#[derive(Clone)]
+pub(crate) struct ShardSettings {
+    pub(crate) kernel: Limits,
+    pub(crate) links: LinksLimits,
+    pub(crate) connect_timeout: Span,
+    pub(crate) pace_max: Span,
+    listeners: HashMap<Arc<str>, ListenerSettings>,
+}
+
+/// What differs from listener to listener.
+#[derive(Clone)]
+struct ListenerSettings {
+    mqtt: Arc<MqttSettings>,
+    /// What peers without credentials may do, if that is the same for all of them and needs no check.
+    anonymous: Option<Access>,
+}
+
+impl ShardSettings {
+    pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool) -> Self {
+        let listeners = config.enabled_listeners().map(|(name, listener)| {
+            let anonymous = (anonymous_is_free && listener.admits_anonymous()).then_some(Access::ALL);
+            (name.into(), ListenerSettings { mqtt: Arc::new(mqtt_settings(config, listener)), anonymous })
+        });
+        let output_max = config.queue.output_bytes_max;
+        let defaults = LinksLimits::default();
+        ShardSettings {
+            kernel: kernel_limits(config, shards),
+            links: LinksLimits { output_max, output_high: defaults.output_high.min(output_max / 2), ..defaults },
+            connect_timeout: config.limits.connect_timeout,
+            pace_max: config.queue.output_pace_max,
+            listeners: listeners.collect(),
+        }
+    }
+
+    /// A front for a connection of the listener of that name.
+    pub(crate) fn front(&self, listener: &str, certified: bool, nonce: u64) -> MqttFront {
+        let settings = self.listeners.get(listener);
+        let mqtt = settings.map(|settings| Rc::new((*settings.mqtt).clone())).unwrap_or_default();
+        let anonymous = settings.and_then(|settings| settings.anonymous.clone()).filter(|_| !certified);
+        MqttFront::new(mqtt, nonce, anonymous)
+    }
+}
+
+fn kernel_limits(config: &Config, shards: usize) -> Limits {
+    let share = |total: usize| total.div_ceil(shards);
+    Limits {
+        queue_messages_max: config.queue.messages_max,
+        queue_bytes_max: config.queue.bytes_max,
+        overflow: match config.queue.overflow {
+            config::Overflow::DropNewest => Overflow::DropNewest,
+            config::Overflow::DropOldest => Overflow::DropOldest,
+            config::Overflow::Disconnect => Overflow::Disconnect,
+        },
+        queue_at_most_once_offline: config.queue.at_most_once_while_offline,
+        in_flight_max: config.mqtt.inflight_max,
+        subscriptions_max: config.limits.subscriptions_per_session_max,
+        levels_max: config.limits.topic_levels_max,
+        session_expiry_max: config.session.expiry_max,
+        sessions_max: share(config.session.count_max),
+        publish_rate: config.limits.publish_rate.unwrap_or(0),
+        publish_bytes_rate: config.limits.publish_bytes_rate.unwrap_or(0),
+        retain_enabled: config.retained.enabled,
+        retained_messages_max: share(config.retained.messages_max),
+        retained_bytes_max: share(config.retained.bytes_max),
+        retained_expiry_max: config.retained.expiry_max,
+        group_messages_max: config.groups.messages_max,
+        group_bytes_max: config.groups.bytes_max,
+        group_strategy: match config.groups.strategy {
+            config::GroupStrategy::RoundRobin => GroupStrategy::RoundRobin,
+            config::GroupStrategy::Random => GroupStrategy::Random,
+            config::GroupStrategy::Sticky => GroupStrategy::Sticky,
+            config::GroupStrategy::LeastOutstanding => GroupStrategy::LeastOutstanding,
+            config::GroupStrategy::HashClient => GroupStrategy::HashPublisher,
+            config::GroupStrategy::HashTopic => GroupStrategy::HashAddress,
+        },
+        group_settle_timeout: config.groups.settle_timeout.unwrap_or(Span::FOREVER),
+        groups_enabled: config.mqtt.shared_subscriptions,
+        wildcards_enabled: config.mqtt.wildcard_subscriptions,
+        reliability_max: match config.mqtt.maximum_qos {
+            0 => Reliability::AtMostOnce,
+            1 => Reliability::AtLeastOnce,
+            _ => Reliability::ExactlyOnce,
+        },
+        ..Limits::default()
+    }
+}
+
+fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
+    let mqtt = &config.mqtt;
+    MqttSettings {
+        limits: ServerLimits {
+            packet_bytes_max: u32::try_from(config.packet_bytes_max(listener)).unwrap_or(u32::MAX),
+            topic_alias_max: mqtt.topic_alias_maximum,
+            topic_alias_out_max: mqtt.topic_alias_out_max,
+            receive_max: mqtt.receive_maximum,
+            client_id_bytes_max: u16::try_from(config.limits.client_id_bytes_max).unwrap_or(u16::MAX),
+        },
+        keep_alive_max: seconds(mqtt.keep_alive_max),
+        keep_alive_default: seconds(mqtt.keep_alive_default),
+        v3_expiry: config.session.v3_expiry,
+        maximum_qos: match mqtt.maximum_qos {
+            0 => QoS::AtMostOnce,
+            1 => QoS::AtLeastOnce,
+            _ => QoS::ExactlyOnce,
+        },
+        retain_available: config.retained.enabled,
+        wildcard_available: mqtt.wildcard_subscriptions,
+        shared_available: mqtt.shared_subscriptions,
+        subscription_ids_available: mqtt.subscription_identifiers,
+        response_information: mqtt.response_information.as_str().into(),
+        server_reference: mqtt.server_reference.as_str().into(),
+        topic_bytes_max: config.limits.topic_bytes_max,
+    }
+}
+
+fn seconds(span: Span) -> u16 {
+    u16::try_from(span.secs()).unwrap_or(u16::MAX)
+}
+
+/// What the vault is told.
+pub(crate) fn access_settings(config: &Config) -> AccessSettings {
+    let jwt = &config.access.jwt;
+    let algorithm = match jwt.algorithm {
+        config::JwtAlgorithm::Hs256 => TokenAlgorithm::Hs256,
+        config::JwtAlgorithm::Rs256 => TokenAlgorithm::Rs256,
+        config::JwtAlgorithm::Es256 => TokenAlgorithm::Es256,
+        config::JwtAlgorithm::EdDsa => TokenAlgorithm::EdDsa,
+    };
+    let key_file = jwt.secret_file.clone().or_else(|| jwt.public_key_file.clone());
+    AccessSettings {
+        password_file: config.access.password_file.clone(),
+        acl_file: config.access.acl_file.clone(),
+        token: key_file.map(|file| TokenSettings {
+            keys: vec![TokenKeySettings { id: None, algorithm, source: TokenKeySource::File(file) }],
+            issuers: jwt.issuer.iter().cloned().collect(),
+            audiences: jwt.audience.iter().cloned().collect(),
+            user_claim: jwt.user_claim.clone(),
+            acl_claim: jwt.acl_claim.clone(),
+            leeway_seconds: jwt.leeway.secs(),
+            expiry_required: jwt.expiry_required,
+            user_must_match: jwt.user_must_match,
+        }),
+        ..AccessSettings::default()
+    }
+}
+
+/// What the lobby is told.
+pub(crate) fn lobby_settings(config: &Config) -> LobbySettings {
+    LobbySettings {
+        connections_max: config.limits.connections_max,
+        handshakes_max: config.limits.handshakes_max,
+        connect_timeout: duration(config.limits.connect_timeout),
+        connect_bytes_max: CONNECT_BYTES_MAX,
+    }
+}
+
+/// A listener's specification; words on what is wrong with its files.
+pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::Listener) -> Result<ListenerSpec, String> {
+    let bind = match &listener.bind {
+        config::Bind::Socket(address) => Bind::Tcp(*address),
+        config::Bind::Path(path) => Bind::Unix { path: path.clone(), mode: listener.unix_mode },
+    };
+    let packet_bytes_max = config.packet_bytes_max(listener);
+    let limits = &config.limits;
+    Ok(ListenerSpec {
+        proxy: proxy_rule(listener),
+        tls: if listener.transport.is_encrypted() { Some(Arc::new(tls_acceptor(listener)?)) } else { None },
+        websocket: listener.transport.is_websocket().then(|| {
+            Arc::new(WebSocketSettings {
+                paths: vec![listener.websocket.path.clone(), "/".into()],
+                frame_bytes_max: packet_bytes_max.max(1 << 16),
+                message_bytes_max: packet_bytes_max.max(1 << 16),
+                ..WebSocketSettings::default()
+            })
+        }),
+        connections_max: listener.connections_max.unwrap_or(limits.connections_max),
+        connections_per_address_max: limits.connections_per_address_max.unwrap_or(0),
+        connects_per_second_max: limits.connect_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
+        backlog: listener.backlog,
+        keepalive: listener.tcp_keep_alive.map(duration),
+        ..ListenerSpec::new(name, bind, route)
+    })
+}
+
+fn proxy_rule(listener: &config::Listener) -> Option<ProxyRule> {
+    let versions = match listener.proxy_protocol {
+        config::ProxyProtocol::Off => return None,
+        config::ProxyProtocol::V1 => ProxyVersions::V1,
+        config::ProxyProtocol::V2 => ProxyVersions::V2,
+        config::ProxyProtocol::Any => ProxyVersions::Any,
+    };
+    Some(ProxyRule { versions, trusted: listener.proxy_trusted.clone() })
+}
+
+fn tls_acceptor(listener: &config::Listener) -> Result<TlsAcceptor, String> {
+    let tls = &listener.tls;
+    let (Some(certificate), Some(key)) = (tls.certificate.clone(), tls.key.clone()) else {
+        return Err("an encrypted listener needs tls.certificate and tls.key".into());
+    };
+    let files = TlsFiles {
+        certificate,
+        key,
+        client_ca: tls.client_ca.clone(),
+        client_crl: tls.client_crl.clone(),
+        client_certificates: match tls.client_certificate {
+            config::ClientCertificate::None => ClientCertificates::None,
+            config::ClientCertificate::Optional => ClientCertificates::Optional,
+            config::ClientCertificate::Required => ClientCertificates::Required,
+        },
+        name_from: match tls.identity {
+            config::CertificateIdentity::None => NameFrom::Nowhere,
+            config::CertificateIdentity::CommonName => NameFrom::CommonName,
+            config::CertificateIdentity::San => NameFrom::AlternativeName,
+        },
+        oldest: match tls.minimum_version {
+            config::TlsVersion::V12 => TlsOldest::V12,
+            config::TlsVersion::V13 => TlsOldest::V13,
+        },
+    };
+    TlsAcceptor::new(files).map_err(|fault| fault.to_string())
+}
+
+/// Where a connection belongs: by its client identifier.
+fn route(bytes: &[u8]) -> Route {
+    match home_key(bytes, CONNECT_BYTES_MAX) {
+        Ok(None) => Route::NeedMore,
+        Ok(Some(key)) => Route::Key(key),
+        Err(why) => Route::NotOurs(why),
+    }
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.nanos())
+}

@@ -1,0 +1,71 @@
+//! A shard: one thread, one event loop, its connections and their kernel. Nothing in it is shared or locked.
+//!
+//! A turn reads what is ready, lets the kernel work, carries out its effects and flushes each connection that has
+//! something to send once. See [`turn`] for the order.
+
+mod connection;
+mod effects;
+mod stream;
+mod turn;
+mod wheel;
+
+use crate::observer::Ask;
+use crate::settings::ShardSettings;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use thalweg_fronts::LoginAnswer;
+use thalweg_kernel::{LinkId, Pressure, ShardId, ShardMessage};
+use thalweg_model::Time;
+
+use crate::lobby::Arrival;
+
+pub use connection::{ConnectionView, Connections};
+pub use turn::LoopCounts;
+pub(crate) use turn::{Parts as ShardParts, Shard};
+
+/// What others tell a shard.
+pub(crate) enum ToShard {
+    /// A connection that lives here from now on.
+    Arrival(Box<Arrival>),
+    /// Who somebody is. The serial tells the connection from a later one with the same number.
+    Login { link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time> },
+    /// What another shard's kernel says, in order.
+    Messages(ShardId, Vec<ShardMessage>),
+    /// Somebody wants to look in.
+    Ask(Ask),
+    /// How short memory is, process-wide.
+    Pressure(Pressure),
+    /// New settings.
+    Settings(Box<ShardSettings>),
+    /// Say good-bye to everybody and end.
+    Stop,
+}
+
+/// A way to tell a shard something, from any thread.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    sender: mpsc::Sender<ToShard>,
+    waker: Arc<mio::Waker>,
+    /// The shard is about to sleep, or sleeps: it must be woken.
+    sleeping: Arc<AtomicBool>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(sender: mpsc::Sender<ToShard>, waker: Arc<mio::Waker>, sleeping: Arc<AtomicBool>) -> Self {
+        Mailbox { sender, waker, sleeping }
+    }
+
+    /// False if the shard has ended.
+    pub(crate) fn tell(&self, message: ToShard) -> bool {
+        let sent = self.sender.send(message).is_ok();
+        // The shard sets the flag before it looks into its mailbox for the last time and only then sleeps, so either
+        // it sees this message or we see the flag.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::SeqCst) {
+            // Failing means that the process is out of kernel memory; the shard's next time limit will find the message.
+            let _ = self.waker.wake();
+        }
+        sent
+    }
+}

@@ -1,0 +1,127 @@
+//! A connection as the shard's driver sees it: socket, transport, and what waits on either side of them.
+
+use crate::lobby::{PeerInfo, Slot, Socket};
+use crate::transport::Transport;
+use std::net::SocketAddr;
+use thalweg_kernel::LinkId;
+use thalweg_model::Time;
+
+/// A socket and its buffers. The protocol machine is in [`thalweg_fronts::Links`] under the same number.
+pub(crate) struct Connection {
+    pub(crate) socket: Socket,
+    pub(crate) transport: Transport,
+    pub(crate) peer: PeerInfo,
+    /// Tells it from later connections with the same number.
+    pub(crate) serial: u64,
+    /// Protocol bytes that are not a whole packet yet, or must wait.
+    pub(crate) tail: Vec<u8>,
+    /// Wire bytes to send, behind a transport that changes bytes.
+    pub(crate) wire: Vec<u8>,
+    pub(crate) wire_sent: usize,
+    /// The socket may have bytes for us.
+    pub(crate) readable: bool,
+    /// The peer has closed its side, or the socket has failed: read until the end even after a short read.
+    pub(crate) hung_up: bool,
+    /// The socket took less than we had.
+    pub(crate) blocked: bool,
+    /// Some of `tail` was not handled because it had to wait.
+    pub(crate) held: bool,
+    /// It is in the list of connections to read.
+    pub(crate) queued: bool,
+    /// How many congested links its reading waits for.
+    pub(crate) paused_by: u32,
+    /// Connections whose reading waits for this one's output to drain.
+    pub(crate) waiters: Vec<(LinkId, u64)>,
+    /// When publishers began to wait for this one.
+    pub(crate) stalled_since: Option<Time>,
+    /// It did not drain in time: nobody waits for it until it has drained wholly.
+    pub(crate) slow: bool,
+    /// A timer for silence runs.
+    pub(crate) silence_watched: bool,
+    /// Its output buffer is large; it is given back when it is not used for a while.
+    pub(crate) fat: bool,
+    /// When a whole packet last came.
+    pub(crate) heard_at: Time,
+    pub(crate) since: Time,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    /// Frees the connection's place in its listener's count when dropped.
+    pub(crate) _slot: Slot,
+}
+
+/// All connections of a shard, by link number.
+#[derive(Default)]
+pub struct Connections {
+    list: Vec<Option<Box<Connection>>>,
+}
+
+/// A connection, as operators see it.
+#[derive(Clone, Debug)]
+pub struct ConnectionView {
+    /// Where it comes from; nothing for a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The listener's name.
+    pub listener: String,
+    /// `tcp` or `unix`, with `+tls` and `+websocket`.
+    pub transport: &'static str,
+    /// Since when.
+    pub since: Time,
+    /// When a whole packet last came.
+    pub heard_at: Time,
+    /// Bytes received, as they were on the wire.
+    pub bytes_in: u64,
+    /// Bytes sent, as they were on the wire.
+    pub bytes_out: u64,
+    /// The socket does not take what we have.
+    pub blocked: bool,
+    /// It did not drain within `queue.output_pace_max`.
+    pub slow: bool,
+}
+
+impl Connections {
+    pub(crate) fn insert(&mut self, id: LinkId, connection: Connection) {
+        let at = id.0 as usize;
+        if at >= self.list.len() {
+            self.list.resize_with(at + 1, || None);
+        }
+        self.list[at] = Some(Box::new(connection));
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: LinkId) -> Option<&mut Connection> {
+        self.list.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn remove(&mut self, id: LinkId) -> Option<Box<Connection>> {
+        self.list.get_mut(id.0 as usize)?.take()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = LinkId> + use<> {
+        let there = self.list.iter().enumerate().filter(|(_, c)| c.is_some()).map(|(at, _)| LinkId(at as u32));
+        there.collect::<Vec<_>>().into_iter()
+    }
+
+    /// A connection by its link.
+    pub fn view(&self, id: LinkId) -> Option<ConnectionView> {
+        let connection = self.list.get(id.0 as usize)?.as_deref()?;
+        let unix = matches!(connection.socket, Socket::Unix(_));
+        let spec = &connection.peer.listener;
+        Some(ConnectionView {
+            peer: connection.peer.address,
+            listener: spec.name.to_string(),
+            transport: match (unix, spec.tls.is_some(), spec.websocket.is_some()) {
+                (true, ..) => "unix",
+                (_, false, false) => "tcp",
+                (_, true, false) => "tcp+tls",
+                (_, false, true) => "tcp+websocket",
+                (_, true, true) => "tcp+tls+websocket",
+            },
+            since: connection.since,
+            heard_at: connection.heard_at,
+            bytes_in: connection.bytes_in,
+            bytes_out: connection.bytes_out,
+            blocked: connection.blocked,
+            slow: connection.slow,
+        })
+    }
+}

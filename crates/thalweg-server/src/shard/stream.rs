@@ -1,0 +1,426 @@
+//! Byte streams: reading, driving, flushing, and who waits for whom.
+
+use super::Shard;
+use super::turn::READ_BYTES;
+use super::wheel::Deadline;
+use crate::clock;
+use crate::stages::Span as Stage;
+use crate::transport::Transport;
+use std::io::{self, Read, Write};
+use thalweg_fronts::{Mark, Stopped};
+use thalweg_kernel::LinkId;
+
+/// One read in so many is measured.
+const SAMPLE_EVERY: u64 = 64;
+/// Output buffers above this are given back when unused.
+const FAT_BYTES: usize = 4 << 10;
+/// Bytes a packet that does not fit the common buffer is read by at a time.
+const BIG_READ_BYTES: usize = 1 << 20;
+
+impl Shard {
+    /// Reads a connection once and handles what came. Queues it again if there may be more.
+    pub(super) fn read_once(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(link) = self.links.get(id) else { return };
+        if !connection.readable || connection.paused_by > 0 || link.closing || link.pause_until.is_some() {
+            return;
+        }
+        if link.holds_input() {
+            return; // go_on() will queue it again.
+        }
+        if std::mem::take(&mut connection.held) {
+            self.drive_tail(id);
+            return self.queue(id);
+        }
+        self.counts.reads += 1;
+        let sampled = self.counts.reads.is_multiple_of(SAMPLE_EVERY);
+        if sampled {
+            self.links.probe(clock::nanos);
+        }
+        let got = match connection.transport {
+            Transport::Plain => self.read_plain(id),
+            Transport::Filtered(_) => self.read_filtered(id),
+        };
+        if sampled {
+            self.take_probe();
+        }
+        match got {
+            Ok(0) => return self.close(id),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.readable = false;
+                }
+                return;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return self.queue(id),
+            Err(error) => {
+                tracing::debug!(link = id.0, %error, "closed: the connection failed");
+                return self.close(id);
+            }
+        }
+        self.queue(id);
+    }
+
+    /// Reads into the common buffer, behind what is left of the last read, and drives it there.
+    fn read_plain(&mut self, id: LinkId) -> io::Result<usize> {
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
+        let left = connection.tail.len();
+        if left >= READ_BYTES / 2 {
+            return self.read_big(id);
+        }
+        // The buffer leaves `self` for the while: driving needs all the rest.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer[..left].copy_from_slice(&connection.tail);
+        let before = self.links.is_probing().then(clock::nanos);
+        let got = connection.socket.read(&mut buffer[left..]);
+        if let Some(before) = before {
+            self.stages.record(Stage::NetRead, clock::nanos() - before);
+            self.links.probe(clock::nanos);
+        }
+        if let Ok(count @ 1..) = got {
+            connection.bytes_in += count as u64;
+            if left + count < READ_BYTES && !connection.hung_up {
+                // A short read has emptied the socket; the next bytes make a new event.
+                connection.readable = false;
+            }
+            connection.tail.clear();
+            let have = &buffer[..left + count];
+            let used = self.drive(id, have);
+            if let Some(connection) = self.connections.get_mut(id) {
+                if used < have.len() {
+                    connection.tail.extend_from_slice(&have[used..]);
+                } else if connection.tail.capacity() > 0 {
+                    connection.tail = Vec::new();
+                }
+            }
+        }
+        self.buffer = buffer;
+        got
+    }
+
+    /// A packet larger than the common buffer is gathered in the connection's own.
+    fn read_big(&mut self, id: LinkId) -> io::Result<usize> {
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
+        let left = connection.tail.len();
+        connection.tail.resize(left + BIG_READ_BYTES, 0);
+        let got = connection.socket.read(&mut connection.tail[left..]);
+        connection.tail.truncate(left + *got.as_ref().unwrap_or(&0));
+        if let Ok(count @ 1..) = got {
+            connection.bytes_in += count as u64;
+            self.drive_tail(id);
+        }
+        got
+    }
+
+    fn read_filtered(&mut self, id: LinkId) -> io::Result<usize> {
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
+        let Transport::Filtered(filtered) = &mut connection.transport else { return Ok(0) };
+        let got = connection.socket.read(&mut self.buffer)?;
+        connection.bytes_in += got as u64;
+        if got > 0 && got < READ_BYTES && !connection.hung_up {
+            connection.readable = false;
+        }
+        let result = filtered.handle_input(&self.buffer[..got], &mut connection.tail);
+        filtered.take_output(&mut connection.wire);
+        let ended = filtered.is_closed();
+        let failed = result.is_err();
+        if let Err(fault) = result {
+            tracing::debug!(link = id.0, %fault, "closing: the transport failed");
+        }
+        self.drive_tail(id);
+        self.flush(id);
+        if failed || ended {
+            return Ok(0);
+        }
+        Ok(got)
+    }
+
+    /// Drives what a connection has read before.
+    pub(super) fn drive_tail(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.tail.is_empty() || connection.paused_by > 0 {
+            return;
+        }
+        let mut tail = std::mem::take(&mut connection.tail);
+        let used = self.drive(id, &tail);
+        if let Some(connection) = self.connections.get_mut(id) {
+            tail.drain(..used);
+            if !tail.is_empty() {
+                connection.tail = tail;
+            }
+        }
+    }
+
+    /// Lets packets run through front and kernel; how many bytes are done with.
+    fn drive(&mut self, id: LinkId, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        loop {
+            let driven = self.links.drive(id, &bytes[used..], self.now, &mut self.kernel);
+            used += driven.consumed;
+            self.pace(id);
+            self.carry_out();
+            match driven.stopped {
+                Stopped::FlushFirst => {
+                    self.flush_dirty();
+                    if self.connections.get_mut(id).is_none_or(|connection| connection.paused_by > 0) {
+                        self.hold(id);
+                        break;
+                    }
+                }
+                Stopped::NeedMore => break,
+                Stopped::Hold => {
+                    self.hold(id);
+                    break;
+                }
+            }
+        }
+        self.after_drive(id, used);
+        used
+    }
+
+    fn hold(&mut self, id: LinkId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.held = true;
+        }
+    }
+
+    fn after_drive(&mut self, id: LinkId, used: usize) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if used > 0 {
+            connection.heard_at = now;
+        }
+        let serial = connection.serial;
+        if !connection.silence_watched
+            && let Some(max) = self.links.silence_max(id)
+        {
+            connection.silence_watched = true;
+            self.wheel.set(now + max, id, serial, Deadline::Silence);
+        }
+        let Some(link) = self.links.get(id) else { return };
+        if let Some(until) = link.pause_until {
+            self.wheel.set(until, id, serial, Deadline::Resume);
+        }
+        if link.closing {
+            if let Some(fault) = link.fault() {
+                tracing::info!(link = id.0, %fault, "closing");
+            }
+            self.start_closing(id);
+        }
+    }
+
+    /// Pauses a publisher whose receivers cannot keep up, for as long as they drain fast enough; see
+    /// `queue.output_pace_max`.
+    fn pace(&mut self, publisher: LinkId) {
+        let mut congested = std::mem::take(&mut self.congested);
+        self.links.take_congested(&mut congested);
+        for &receiver in &congested {
+            self.flush(receiver);
+            if receiver == publisher || !self.is_above_low(receiver) {
+                continue;
+            }
+            let now = self.now;
+            let Some(waits) = self.connections.get_mut(publisher).map(|publisher| publisher.serial) else { continue };
+            let Some(connection) = self.connections.get_mut(receiver) else { continue };
+            let known = connection.waiters.contains(&(publisher, waits));
+            if connection.slow || known {
+                continue;
+            }
+            connection.waiters.push((publisher, waits));
+            if connection.stalled_since.is_none() {
+                connection.stalled_since = Some(now);
+                self.stalled.push(receiver);
+            }
+            self.counts.paces += 1;
+            if let Some(connection) = self.connections.get_mut(publisher) {
+                connection.paused_by += 1;
+            }
+        }
+        self.congested = congested;
+    }
+
+    fn waiting(&mut self, id: LinkId) -> usize {
+        let wire = self.connections.get_mut(id).map_or(0, |connection| connection.wire.len() - connection.wire_sent);
+        wire + self.links.get(id).map_or(0, |link| link.out.len() - link.sent)
+    }
+
+    fn is_above_low(&mut self, id: LinkId) -> bool {
+        self.waiting(id) > self.settings.links.output_high / 2
+    }
+
+    /// Receivers that others have waited for too long: nobody waits for them any more until they have caught up.
+    pub(super) fn give_up_on_stalled(&mut self) {
+        let (now, patience) = (self.now, self.settings.pace_max);
+        let mut at = 0;
+        while let Some(&id) = self.stalled.get(at) {
+            let since = self.connections.get_mut(id).and_then(|connection| connection.stalled_since);
+            match since {
+                Some(since) if since + patience > now => at += 1,
+                Some(_) => {
+                    self.stalled.swap_remove(at);
+                    self.counts.slow_receivers += 1;
+                    if let Some(connection) = self.connections.get_mut(id) {
+                        connection.slow = true;
+                    }
+                    self.end_stall(id);
+                }
+                None => {
+                    self.stalled.swap_remove(at);
+                }
+            }
+        }
+    }
+
+    fn end_stall(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.stalled_since = None;
+        let waiters = std::mem::take(&mut connection.waiters);
+        self.resume_all(waiters);
+    }
+
+    pub(super) fn resume_all(&mut self, waiters: Vec<(LinkId, u64)>) {
+        for (id, serial) in waiters {
+            if let Some(connection) = self.connections.get_mut(id).filter(|connection| connection.serial == serial) {
+                connection.paused_by = connection.paused_by.saturating_sub(1);
+                if connection.paused_by == 0 {
+                    // What was read already is driven by the next read's turn, not here: this may be deep in a flush.
+                    connection.readable = true;
+                    self.queue(id);
+                }
+            }
+        }
+    }
+
+    /// Flushes every link that was written to.
+    pub(super) fn flush_dirty(&mut self) {
+        while self.links.has_dirty() {
+            let mut dirty = std::mem::take(&mut self.dirty);
+            self.links.take_dirty(&mut dirty);
+            for &id in &dirty {
+                self.flush(id);
+            }
+            self.dirty = dirty;
+        }
+    }
+
+    /// Sends what a link has to send, as far as its socket takes it.
+    pub(super) fn flush(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
+        if connection.blocked {
+            return;
+        }
+        let sampled = self.counts.writes.is_multiple_of(SAMPLE_EVERY);
+        let before = if sampled { clock::nanos() } else { 0 };
+        let result = match &mut connection.transport {
+            Transport::Plain if connection.wire.is_empty() => {
+                let sent_before = link.sent;
+                let result = send(&mut connection.socket, &link.out, &mut link.sent, &mut self.counts.writes);
+                connection.bytes_out += (link.sent - sent_before) as u64;
+                if link.sent == link.out.len() {
+                    link.out.clear();
+                    link.sent = 0;
+                }
+                result
+            }
+            transport => {
+                if !link.out.is_empty() {
+                    let encoded = match transport {
+                        Transport::Plain => {
+                            connection.wire.extend_from_slice(&link.out[link.sent..]);
+                            Ok(())
+                        }
+                        Transport::Filtered(filtered) => filtered.encode(&link.out[link.sent..], &mut connection.wire),
+                    };
+                    link.out.clear();
+                    link.sent = 0;
+                    if let Err(fault) = encoded {
+                        tracing::debug!(link = id.0, %fault, "closing: the transport failed");
+                        link.closing = true;
+                    }
+                }
+                let sent_before = connection.wire_sent;
+                let writes = &mut self.counts.writes;
+                let result = send(&mut connection.socket, &connection.wire, &mut connection.wire_sent, writes);
+                connection.bytes_out += (connection.wire_sent - sent_before) as u64;
+                if connection.wire_sent == connection.wire.len() {
+                    connection.wire.clear();
+                    connection.wire_sent = 0;
+                }
+                result
+            }
+        };
+        if sampled {
+            self.stages.record(Stage::NetWrite, clock::nanos() - before);
+        }
+        match result {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.blocked = true,
+            Err(error) => {
+                tracing::debug!(link = id.0, %error, "closed: the connection failed");
+                return self.close(id);
+            }
+        }
+        self.after_flush(id);
+    }
+
+    fn after_flush(&mut self, id: LinkId) {
+        let waiting = self.waiting(id);
+        let low = self.settings.links.output_high / 2;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
+        if waiting == 0 {
+            connection.slow = false;
+            if link.out.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES {
+                if !connection.fat {
+                    connection.fat = true;
+                    self.fat.push(id);
+                }
+            }
+            if link.closing {
+                return self.close(id);
+            }
+        } else if link.sent > low {
+            // Keeps a buffer that never drains wholly from growing with what it has sent.
+            link.out.drain(..link.sent);
+            link.sent = 0;
+        }
+        if waiting <= low {
+            if connection.stalled_since.is_some() {
+                self.end_stall(id);
+            }
+            self.links.on_drained(id, self.now, &mut self.kernel);
+        }
+    }
+
+    fn take_probe(&mut self) {
+        let Some(probe) = self.links.take_probe() else { return };
+        for (mark, stage) in [
+            (Mark::WireDecode, Stage::WireDecode),
+            (Mark::FrontIn, Stage::FrontIn),
+            (Mark::KernelPublish, Stage::KernelPublish),
+            (Mark::FrontOut, Stage::FrontOut),
+            (Mark::FrontAck, Stage::FrontAck),
+            (Mark::KernelSettle, Stage::KernelSettle),
+        ] {
+            if let Some(nanos) = probe.average(mark) {
+                self.stages.record(stage, nanos);
+            }
+        }
+    }
+}
+
+/// Writes `bytes[*sent..]` as far as the socket takes it.
+fn send(socket: &mut impl Write, bytes: &[u8], sent: &mut usize, writes: &mut u64) -> io::Result<()> {
+    while *sent < bytes.len() {
+        *writes += 1;
+        match socket.write(&bytes[*sent..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => *sent += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,445 @@
+//! The shard's loop.
+//!
+//! One turn, in this order: wait for events; take the mailbox; read each ready connection once, let its packets run
+//! through front and kernel, and flush what that filled; repeat until nothing is ready (bounded); fire deadlines; let
+//! the kernel go on with put-off work; carry out what is left; flush.
+
+use super::connection::{Connection, Connections};
+use super::wheel::{Deadline, Wheel};
+use super::{Mailbox, ToShard};
+use crate::clock;
+use crate::door::Door;
+use crate::lobby::Arrival;
+use crate::observer::Inside;
+use crate::settings::ShardSettings;
+use crate::stages::Stages;
+use crate::transport::Transport;
+use mio::{Events, Interest, Poll, Token};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use thalweg_fronts::{Front, Links, LoginAnswer};
+use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, ShardId};
+use thalweg_model::{Span, Time};
+
+/// The mailbox's token; connections have their link's number.
+const MAILBOX: Token = Token(usize::MAX);
+/// Bytes read at once. Large, because a message costs little and a system call much.
+pub(super) const READ_BYTES: usize = 256 << 10;
+/// How often ready connections are read before the poll is asked again for others.
+const PASSES_MAX: usize = 8;
+/// Messages taken from the mailbox in one turn.
+const MAIL_MAX: usize = 4096;
+/// How long a closing connection may take to send what is left.
+const CLOSE_PATIENCE: Span = Span::from_secs(5);
+/// How often unused large buffers are given back.
+const SLIM_EVERY: Span = Span::from_secs(1);
+
+/// Counters of one shard's loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopCounts {
+    /// Turns.
+    pub turns: u64,
+    /// Reads of sockets.
+    pub reads: u64,
+    /// Writes to sockets.
+    pub writes: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+    /// Publishers paused for a congested receiver.
+    pub paces: u64,
+    /// Receivers that did not drain in time.
+    pub slow_receivers: u64,
+}
+
+/// A shard's state; lives on its own thread.
+pub(crate) struct Shard {
+    pub(super) id: ShardId,
+    pub(super) settings: ShardSettings,
+    poll: Poll,
+    mail: mpsc::Receiver<ToShard>,
+    sleeping: Arc<AtomicBool>,
+    /// All shards' mailboxes, our own among them.
+    pub(super) shards: Vec<Mailbox>,
+    pub(super) kernel: Kernel,
+    pub(super) links: Links,
+    pub(super) connections: Connections,
+    pub(super) door: Door,
+    pub(super) wheel: Wheel,
+    pub(super) ready: Vec<LinkId>,
+    pub(super) dirty: Vec<LinkId>,
+    pub(super) congested: Vec<LinkId>,
+    /// Links that publishers wait for.
+    pub(super) stalled: Vec<LinkId>,
+    pub(super) fat: Vec<LinkId>,
+    slim_at: Time,
+    pub(super) buffer: Vec<u8>,
+    pub(super) now: Time,
+    serial_next: u64,
+    pub(super) stages: Stages,
+    pub(super) counts: LoopCounts,
+    stopping: bool,
+}
+
+/// What a shard is made of; moved to its thread, where [`Shard::run`] begins.
+pub(crate) struct Parts {
+    pub(crate) id: ShardId,
+    pub(crate) settings: ShardSettings,
+    pub(crate) poll: Poll,
+    pub(crate) mail: mpsc::Receiver<ToShard>,
+    pub(crate) sleeping: Arc<AtomicBool>,
+    pub(crate) shards: Vec<Mailbox>,
+    pub(crate) door: Door,
+    pub(crate) seed: u64,
+}
+
+impl Shard {
+    /// A poll and a waker for a shard to be.
+    pub(crate) fn poll() -> io::Result<(Poll, Arc<mio::Waker>)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(mio::Waker::new(poll.registry(), MAILBOX)?);
+        Ok((poll, waker))
+    }
+
+    /// Made on its own thread: the kernel's routes are not `Send`.
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { id, settings, poll, mail, sleeping, shards, door, seed } = parts;
+        let count = shards.len() as u16;
+        Shard {
+            id,
+            kernel: Kernel::new(settings.kernel.clone(), id, count, seed),
+            links: Links::new(settings.links),
+            settings,
+            poll,
+            mail,
+            sleeping,
+            shards,
+            connections: Connections::default(),
+            door,
+            wheel: Wheel::default(),
+            ready: Vec::new(),
+            dirty: Vec::new(),
+            congested: Vec::new(),
+            stalled: Vec::new(),
+            fat: Vec::new(),
+            slim_at: Time::ZERO,
+            buffer: vec![0; READ_BYTES],
+            now: clock::now(),
+            serial_next: 1,
+            stages: Stages::default(),
+            counts: LoopCounts::default(),
+            stopping: false,
+        }
+    }
+
+    /// Turns until it is told to stop.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        while !self.stopping {
+            self.turn(&mut events);
+        }
+        self.say_good_bye();
+    }
+
+    fn turn(&mut self, events: &mut Events) {
+        self.sleep(events);
+        self.now = clock::now();
+        self.counts.turns += 1;
+        for event in events.iter() {
+            if event.token() == MAILBOX {
+                continue;
+            }
+            let id = LinkId(event.token().0 as u32);
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            if event.is_writable() {
+                let was_blocked = std::mem::take(&mut connection.blocked);
+                if was_blocked {
+                    self.flush(id);
+                }
+            }
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                self.on_readable(id, event.is_read_closed() || event.is_error());
+            }
+        }
+        self.take_mail();
+        let mut passes = 0;
+        while !self.ready.is_empty() && passes < PASSES_MAX {
+            self.read_ready();
+            self.flush_dirty();
+            passes += 1;
+        }
+        self.fire_deadlines();
+        if self.kernel.has_work() {
+            self.kernel.work(self.now, &mut self.links);
+        }
+        self.carry_out();
+        self.flush_dirty();
+    }
+
+    /// Waits for events; not at all if there is work.
+    fn sleep(&mut self, events: &mut Events) {
+        let busy = !self.ready.is_empty() || self.kernel.has_work();
+        let mut timeout = Duration::ZERO;
+        if !busy {
+            self.sleeping.store(true, Ordering::SeqCst);
+            std::sync::atomic::fence(Ordering::SeqCst);
+            match self.mail.try_recv() {
+                // Not empty after all: no sleep; the message is handled first.
+                Ok(mail) => {
+                    self.sleeping.store(false, Ordering::SeqCst);
+                    self.on_mail(mail);
+                }
+                Err(mpsc::TryRecvError::Disconnected) => self.stopping = true,
+                Err(mpsc::TryRecvError::Empty) => {
+                    let next = self.kernel.poll_timeout().min(self.wheel.next()).min(self.housekeeping_at());
+                    // A second at the most, so that nothing that goes wrong with a waker goes wrong for long.
+                    let span = next.since(clock::now()).min(Span::from_secs(1));
+                    timeout = Duration::from_nanos(span.nanos());
+                    self.counts.sleeps += 1;
+                }
+            }
+        }
+        if let Err(error) = self.poll.poll(events, Some(timeout))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            tracing::error!(%error, "waiting for sockets failed: the operating system is at fault; trying on");
+            std::thread::yield_now();
+        }
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    fn housekeeping_at(&self) -> Time {
+        let stalled = if self.stalled.is_empty() { Time::NEVER } else { self.now + self.settings.pace_max };
+        let slim = if self.fat.is_empty() { Time::NEVER } else { self.slim_at };
+        stalled.min(slim)
+    }
+
+    fn take_mail(&mut self) {
+        for _ in 0..MAIL_MAX {
+            match self.mail.try_recv() {
+                Ok(mail) => self.on_mail(mail),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn on_mail(&mut self, mail: ToShard) {
+        match mail {
+            ToShard::Arrival(arrival) => self.on_arrival(*arrival),
+            ToShard::Login { link, serial, answer, ends } => self.on_login(link, serial, answer, ends),
+            ToShard::Messages(from, messages) => {
+                for message in messages {
+                    self.kernel.on_shard(from, message, self.now, &mut self.links);
+                }
+            }
+            ToShard::Ask(ask) => {
+                let mut inside = Inside {
+                    shard: self.id.0,
+                    kernel: &mut self.kernel,
+                    links: &mut self.links,
+                    connections: &self.connections,
+                    now: self.now,
+                    stages: &self.stages,
+                    counts: self.counts,
+                };
+                ask(&mut inside);
+            }
+            ToShard::Pressure(pressure) => self.kernel.set_pressure(pressure),
+            ToShard::Settings(settings) => {
+                self.kernel.set_limits(settings.kernel.clone());
+                self.settings = *settings;
+            }
+            ToShard::Stop => self.stopping = true,
+        }
+    }
+
+    fn on_login(&mut self, link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time>) {
+        self.on_login_now(link, serial, answer, ends);
+        if self.connections.get_mut(link).is_some_and(|connection| connection.serial == serial) {
+            self.go_on(link);
+        }
+    }
+
+    /// The same while the link's input is being driven: going on is the driver's business.
+    pub(super) fn on_login_now(&mut self, link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time>) {
+        if self.connections.get_mut(link).is_none_or(|connection| connection.serial != serial) {
+            return;
+        }
+        if let Some(ends) = ends {
+            self.wheel.set(ends, link, serial, Deadline::LoginEnds);
+        }
+        self.links.on_login(link, answer, self.now, &mut self.kernel);
+    }
+
+    fn on_arrival(&mut self, arrival: Arrival) {
+        let Arrival { mut socket, transport, input, output, peer, accepted_at, slot } = arrival;
+        let certified = peer.certificate_name.is_some();
+        let front = Front::Mqtt(Box::new(self.settings.front(&peer.listener.name, certified, crate::random::u64())));
+        let id = self.links.open(front);
+        let token = Token(id.0 as usize);
+        if let Err(error) = self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE) {
+            tracing::error!(%error, "a connection could not be registered: the operating system is at fault");
+            self.links.close(id, &mut self.kernel, self.now);
+            return;
+        }
+        let serial = self.serial_next;
+        self.serial_next += 1;
+        let since = clock::time_of(accepted_at);
+        self.connections.insert(
+            id,
+            Connection {
+                socket,
+                transport,
+                peer,
+                serial,
+                tail: input,
+                wire: output,
+                wire_sent: 0,
+                readable: true,
+                hung_up: false,
+                blocked: false,
+                held: true,
+                queued: false,
+                paused_by: 0,
+                waiters: Vec::new(),
+                stalled_since: None,
+                slow: false,
+                silence_watched: false,
+                fat: false,
+                heard_at: since,
+                since,
+                bytes_in: 0,
+                bytes_out: 0,
+                _slot: slot,
+            },
+        );
+        self.wheel.set(since + self.settings.connect_timeout, id, serial, Deadline::Connect);
+        self.flush(id);
+        self.go_on(id);
+    }
+
+    /// Goes on with a connection whose input had to wait: first what was read already.
+    pub(super) fn go_on(&mut self, id: LinkId) {
+        self.drive_tail(id);
+        self.queue(id);
+    }
+
+    pub(super) fn on_readable(&mut self, id: LinkId, hung_up: bool) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.readable = true;
+        connection.hung_up |= hung_up;
+        self.queue(id);
+    }
+
+    pub(super) fn queue(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.readable && !connection.queued {
+            connection.queued = true;
+            self.ready.push(id);
+        }
+    }
+
+    fn read_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for id in ready.drain(..) {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.queued = false;
+                self.read_once(id);
+            }
+        }
+        if self.ready.is_empty() {
+            self.ready = ready; // Keeps the allocation.
+        }
+    }
+
+    fn fire_deadlines(&mut self) {
+        let now = self.now;
+        if self.kernel.poll_timeout() <= now {
+            self.kernel.on_timeout(now, &mut self.links);
+        }
+        while let Some((id, serial, what)) = self.wheel.due(now) {
+            let Some(connection) = self.connections.get_mut(id).filter(|c| c.serial == serial) else { continue };
+            let heard_at = connection.heard_at;
+            match what {
+                Deadline::Connect => {
+                    let connected = self.links.get(id).is_some_and(|link| link.is_connected());
+                    if !connected {
+                        tracing::debug!(link = id.0, "closed: no CONNECT in time; the peer is at fault");
+                        self.close(id);
+                    }
+                }
+                Deadline::Silence => match self.links.silence_max(id) {
+                    Some(max) if heard_at + max <= now => {
+                        tracing::debug!(link = id.0, "closed: nothing heard for one and a half keep-alives");
+                        self.links.on_silence(id);
+                        self.start_closing(id);
+                    }
+                    Some(max) => self.wheel.set(heard_at + max, id, serial, Deadline::Silence),
+                    None => {}
+                },
+                Deadline::Resume => {
+                    if let Some(link) = self.links.get_mut(id) {
+                        link.pause_until = None;
+                    }
+                    self.go_on(id);
+                }
+                Deadline::LoginEnds => self.links.on_login_expired(id, &mut self.kernel, now),
+                Deadline::Close => self.close(id),
+            }
+        }
+        self.give_up_on_stalled();
+        if now >= self.slim_at {
+            self.slim_at = now + SLIM_EVERY;
+            self.slim();
+        }
+    }
+
+    /// Gives large unused output buffers back.
+    fn slim(&mut self) {
+        for id in std::mem::take(&mut self.fat) {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            connection.fat = false;
+            let Some(link) = self.links.get_mut(id) else { continue };
+            if link.out.is_empty() {
+                link.out = Vec::new();
+                connection.wire.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Starts to end a connection: what is in its output may still leave.
+    pub(super) fn start_closing(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let serial = connection.serial;
+        self.wheel.set(self.now + CLOSE_PATIENCE, id, serial, Deadline::Close);
+        self.flush(id);
+    }
+
+    /// Ends a connection now.
+    pub(super) fn close(&mut self, id: LinkId) {
+        let Some(mut connection) = self.connections.remove(id) else { return };
+        if let Transport::Filtered(filtered) = &mut connection.transport {
+            let mut last = Vec::new();
+            filtered.close(&mut last);
+            // Best effort: the peer sees the end of the stream in any case.
+            let _ = io::Write::write(&mut connection.socket, &last);
+        }
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        let _ = connection.socket.shutdown(std::net::Shutdown::Both);
+        let waiters = std::mem::take(&mut connection.waiters);
+        self.door.forget(id, connection.serial);
+        drop(connection);
+        self.links.close(id, &mut self.kernel, self.now);
+        self.resume_all(waiters);
+    }
+
+    fn say_good_bye(&mut self) {
+        for id in self.connections.ids() {
+            self.links.disconnect(id, CloseReason::ShuttingDown);
+            self.flush(id);
+            self.close(id);
+        }
+    }
+}
