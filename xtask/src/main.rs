@@ -1,2 +1,212 @@
-//! xtask
-fn main() {}
+//! What a contributor runs: `cargo xtask test` is everything, the other words are its parts.
+//!
+//! *Knows:* the tree, cargo, and the programs that the tests need. *Must never know:* a crate of the broker; it looks at them
+//! from outside only. Start reading at [`Step`]: the list there is what `test` does, in order.
+
+mod docs;
+mod fuzz;
+mod instructions;
+mod packages;
+mod program;
+mod report;
+mod tidy;
+mod workshop;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use program::Program;
+use report::{Outcome, Report};
+
+const USAGE: &str = "\
+cargo xtask WORD
+
+  test                     everything below down to bench-instructions; installs what it needs
+  tidy                     the rules of the house: arrows, words, shape of files, links
+  fmt                      cargo fmt --check
+  lint                     clippy, warnings are errors
+  unit                     tests of every crate but thalweg-tests
+  build                    the broker that integration and interop run
+  docs [--bless]           generated documents are up to date
+  integration [FILTER]     thalweg-tests without foreign clients
+  interop [FILTER]         foreign clients; installs them below target/interop
+  bench-instructions [--bless] [FILTER]
+                           instructions per operation against bench-results/instructions.toml
+
+  fuzz [--seconds N] [TARGET]
+                           each fuzz target for N seconds (60)
+  sim [--seed N]           the simulation, with one seed or the usual ones
+
+Options of test, integration and interop: --release runs the release binary instead of the dev one.
+THALWEG_TEST_BROKER=mosquitto runs integration and interop against mosquitto instead of Thalweg.
+";
+
+/// A part of `cargo xtask test` that also runs alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Tidy,
+    Fmt,
+    Lint,
+    Unit,
+    Build,
+    Docs,
+    Integration,
+    Interop,
+    BenchInstructions,
+    Fuzz,
+    Sim,
+}
+
+impl Step {
+    /// What `test` runs, cheapest first, so that a slip shows early.
+    const TEST: [Self; 9] = [
+        Self::Tidy,
+        Self::Fmt,
+        Self::Lint,
+        Self::Unit,
+        Self::Build,
+        Self::Docs,
+        Self::Integration,
+        Self::Interop,
+        Self::BenchInstructions,
+    ];
+
+    fn of(word: &str) -> Option<Self> {
+        let more = [Self::Fuzz, Self::Sim];
+        Self::TEST.into_iter().chain(more).find(|step| step.word() == word)
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Tidy => "tidy",
+            Self::Fmt => "fmt",
+            Self::Lint => "lint",
+            Self::Unit => "unit",
+            Self::Build => "build",
+            Self::Docs => "docs",
+            Self::Integration => "integration",
+            Self::Interop => "interop",
+            Self::BenchInstructions => "bench-instructions",
+            Self::Fuzz => "fuzz",
+            Self::Sim => "sim",
+        }
+    }
+
+    fn run(self, options: &Options) -> Outcome {
+        match self {
+            Self::Tidy => tidy::run(),
+            Self::Fmt => Program::cargo(["fmt", "--all", "--check"]).outcome(),
+            Self::Lint => {
+                Program::cargo(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]).outcome()
+            }
+            Self::Unit => {
+                let unit = ["test", "--workspace", "--exclude", "thalweg-tests", "--no-fail-fast", "--quiet"];
+                Program::cargo(unit).args(&options.filter).outcome_of_tests()
+            }
+            Self::Build => options.build_broker().outcome(),
+            Self::Docs => docs::run(options.bless),
+            Self::Integration => options.tests("").outcome_of_tests(),
+            Self::Interop => interop(options),
+            Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
+            Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
+            Self::Sim => {
+                let mut program = Program::cargo(["test", "--workspace", "--exclude", "thalweg-tests", "simulation"]);
+                if let Some(seed) = &options.seed {
+                    program = program.env("THALWEG_SIM_SEED", seed);
+                }
+                program.args(["--", "--nocapture"]).outcome_of_tests()
+            }
+        }
+    }
+}
+
+fn interop(options: &Options) -> Outcome {
+    match packages::for_interop().and_then(|()| workshop::install()) {
+        Ok(()) => options.tests("interop::").args(["--include-ignored"]).outcome_of_tests(),
+        Err(why) => Outcome::failed(why),
+    }
+}
+
+/// The words after the first.
+#[derive(Debug)]
+struct Options {
+    bless: bool,
+    release: bool,
+    seconds: u32,
+    seed: Option<String>,
+    filter: Option<String>,
+}
+
+impl Options {
+    fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self { bless: false, release: false, seconds: 60, seed: None, filter: None };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--bless" => options.bless = true,
+                "--release" => options.release = true,
+                "--seconds" => options.seconds = value()?.parse().map_err(|error| format!("--seconds: {error}"))?,
+                "--seed" => options.seed = Some(value()?),
+                other if other.starts_with('-') => return Err(format!("unknown option {other}")),
+                other => options.filter = Some(other.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn build_broker(&self) -> Program {
+        let release: &[&str] = if self.release { &["--release"] } else { &[] };
+        Program::cargo(["build", "--quiet", "--package", "thalweg"]).args(release)
+    }
+
+    /// The integration program on the broker that `build` made, for tests whose names contain `prefix` and the filter.
+    fn tests(&self, prefix: &str) -> Program {
+        let folder = if self.release { "release" } else { "debug" };
+        let broker = tree().join("target").join(folder).join("thalweg");
+        let mut program = Program::cargo(["test", "--package", "thalweg-tests", "--test", "all", "--quiet", "--"]);
+        if let Some(filter) = &self.filter {
+            program = program.args([filter]);
+        } else if !prefix.is_empty() {
+            program = program.args([prefix]);
+        }
+        if std::env::var_os("THALWEG_BIN").is_none() && broker.exists() {
+            program = program.env("THALWEG_BIN", &broker.display().to_string());
+        }
+        program
+    }
+}
+
+/// The root of the work tree.
+fn tree() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root").to_owned()
+}
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let word = words.next().unwrap_or_default();
+    let options = match Options::parse(words) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("{why}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let steps: Vec<Step> = match word.as_str() {
+        "test" => Step::TEST.to_vec(),
+        word => match Step::of(word) {
+            // The tests need a broker that is not stale; alone they build it first.
+            Some(step @ (Step::Integration | Step::Interop)) => vec![Step::Build, step],
+            Some(step) => vec![step],
+            None => {
+                eprint!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    let mut report = Report::new();
+    for step in steps {
+        report.run(step.word(), || step.run(&options));
+    }
+    report.finish()
+}

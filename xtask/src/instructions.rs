@@ -1,0 +1,186 @@
+//! Instructions per operation: the same on every machine, so a regression can fail the build.
+//!
+//! A bench program is `crates/*/benches/instructions.rs` (`harness = false`). Called with `list` it prints the names of its
+//! operations, one per line; called with `NAME COUNT` it does that operation COUNT times and nothing that depends on COUNT
+//! otherwise. We run it under valgrind with N and 2 N repetitions; the difference divided by N is the cost of one, free of
+//! start-up and set-up. `bench-results/instructions.toml` has a table per crate.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::packages;
+use crate::program::Program;
+use crate::report::Outcome;
+
+const RESULTS: &str = "bench-results/instructions.toml";
+
+/// An operation may cost this much more than its committed count: hash seeds and allocation addresses move it a little.
+const TOLERANCE: f64 = 1.03;
+
+/// Repetitions of the shorter run.
+const REPETITIONS: u64 = 2_000;
+
+/// Crate to operation to instructions.
+type Counts = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// Measures and compares, or with `bless` writes; `filter` selects operations by part of their name.
+pub fn run(bless: bool, filter: Option<&str>) -> Outcome {
+    if let Err(why) = packages::for_instruction_counts() {
+        return Outcome::failed(why);
+    }
+    let path = crate::tree().join(RESULTS);
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    let committed = match parse(&committed) {
+        Ok(counts) => counts,
+        Err(why) => return Outcome::failed(format!("{RESULTS}: {why}")),
+    };
+    let measured = match measure(filter) {
+        Ok(counts) => counts,
+        Err(why) => return Outcome::failed(why),
+    };
+    if !bless {
+        return compare(&committed, &measured, filter.is_some());
+    }
+    let mut counts = if filter.is_some() { committed } else { Counts::new() };
+    for (krate, operations) in &measured {
+        counts.entry(krate.clone()).or_default().extend(operations.clone());
+    }
+    let written = fs::create_dir_all(path.with_file_name("")).and_then(|()| fs::write(&path, render(&counts)));
+    match written {
+        Ok(()) => Outcome::passed(measured.values().map(|operations| operations.len() as u32).sum()),
+        Err(error) => Outcome::failed(format!("{RESULTS}: {error}")),
+    }
+}
+
+fn measure(filter: Option<&str>) -> Result<Counts, String> {
+    let build = ["bench", "--workspace", "--bench", "instructions", "--no-run", "--message-format", "json"];
+    // Without such a target anywhere, cargo says so; that is no failure of a regression.
+    let (messages, _) = Program::cargo(build).output()?;
+    let mut counts = Counts::new();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let is_ours = message["target"]["name"] == "instructions";
+        let (Some(program), true) = (message["executable"].as_str(), is_ours) else { continue };
+        let krate =
+            message["manifest_path"].as_str().and_then(|path| path.rsplit('/').nth(1)).unwrap_or("?").to_owned();
+        let (names, _) = Program::new(program).args(["list"]).output()?;
+        for name in names.split_whitespace().filter(|name| filter.is_none_or(|part| name.contains(part))) {
+            let short = count(program, name, REPETITIONS)?;
+            let long = count(program, name, 2 * REPETITIONS)?;
+            let each = long.saturating_sub(short) as f64 / REPETITIONS as f64;
+            println!("{krate:<20} {name:<40} {each:>12.1} instructions");
+            counts.entry(krate.clone()).or_default().insert(name.to_owned(), (each * 10.0).round() / 10.0);
+        }
+    }
+    if counts.is_empty() { Err("no instruction bench matched".to_owned()) } else { Ok(counts) }
+}
+
+/// Instructions of a whole run, as cachegrind counts them.
+fn count(program: &str, name: &str, repetitions: u64) -> Result<u64, String> {
+    let (_, stderr) = Program::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", program, name])
+        .args([repetitions.to_string()])
+        .output()?;
+    total_of(&stderr).ok_or_else(|| format!("valgrind did not say how many instructions `{name}` took:\n{stderr}"))
+}
+
+/// Reads `==123== I   refs:      1,234,567`.
+fn total_of(stderr: &str) -> Option<u64> {
+    let line = stderr.lines().find(|line| line.contains("refs:") && line.contains(" I "))?;
+    let digits: String = line.rsplit("refs:").next()?.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+fn compare(committed: &Counts, measured: &Counts, partial: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (krate, operations) in measured {
+        for (name, &now) in operations {
+            match committed.get(krate).and_then(|operations| operations.get(name)) {
+                None => outcome.fail(format!("{krate} {name}: not in {RESULTS}; run with --bless")),
+                Some(&before) if now > before * TOLERANCE + 1.0 => outcome.fail(format!(
+                    "{krate} {name}: {before} instructions became {now} ({:+.1} %); mend it, or run with --bless and say \
+                     why in the commit",
+                    (now / before - 1.0) * 100.0
+                )),
+                Some(&before) => {
+                    if now < before / TOLERANCE - 1.0 {
+                        println!("{krate} {name}: {before} became {now}; --bless keeps it there");
+                    }
+                    outcome.passed += 1;
+                }
+            }
+        }
+    }
+    for (krate, operations) in committed.iter().filter(|_| !partial) {
+        for name in operations.keys() {
+            if !measured.get(krate).is_some_and(|operations| operations.contains_key(name)) {
+                outcome.fail(format!("{krate} {name}: in {RESULTS} but no bench has it; run with --bless"));
+            }
+        }
+    }
+    outcome
+}
+
+fn parse(text: &str) -> Result<Counts, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let mut counts = Counts::new();
+    for (krate, operations) in table {
+        let operations = operations.as_table().ok_or_else(|| format!("{krate} is no table"))?.clone();
+        for (name, value) in operations {
+            let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+            let number = number.ok_or_else(|| format!("{krate} {name} is no number"))?;
+            counts.entry(krate.clone()).or_default().insert(name, number);
+        }
+    }
+    Ok(counts)
+}
+
+fn render(counts: &Counts) -> String {
+    let mut text = "# Instructions per operation (x86-64, release profile, valgrind). Written by \
+                    `cargo xtask bench-instructions --bless`.\n"
+        .to_owned();
+    for (krate, operations) in counts {
+        text += &format!("\n[{krate}]\n");
+        for (name, count) in operations {
+            text += &format!("{name} = {count:.1}\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(number: f64) -> Counts {
+        Counts::from([("c".to_owned(), BTreeMap::from([("op".to_owned(), number)]))])
+    }
+
+    #[test]
+    fn valgrind_says_how_many() {
+        assert_eq!(total_of("==7== \n==7== I   refs:      1,234,567\n"), Some(1_234_567));
+        assert_eq!(total_of("==7== I refs:        42\n"), Some(42));
+        assert_eq!(total_of("nothing"), None);
+    }
+
+    #[test]
+    fn a_regression_fails_and_a_little_more_does_not() {
+        assert_eq!(compare(&counts(1000.0), &counts(1030.0), false).failed, 0);
+        assert_eq!(compare(&counts(1000.0), &counts(1032.0), false).failed, 1);
+        assert_eq!(compare(&counts(1000.0), &counts(500.0), false), Outcome::passed(1));
+    }
+
+    #[test]
+    fn what_only_one_side_knows_fails_unless_it_was_left_out_on_purpose() {
+        assert_eq!(compare(&Counts::new(), &counts(1.0), false).failed, 1);
+        assert_eq!(compare(&counts(1.0), &Counts::new(), false).failed, 1);
+        assert_eq!(compare(&counts(1.0), &Counts::new(), true).failed, 0);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        assert_eq!(parse(&render(&counts(61.5))), Ok(counts(61.5)));
+        assert!(parse("[c]\nop = \"many\"\n").is_err());
+    }
+}

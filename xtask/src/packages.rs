@@ -1,0 +1,82 @@
+//! Programs from outside cargo: found, or installed from Debian when we may, or asked for in a sentence.
+
+use crate::program::Program;
+
+/// A program and the Debian package that brings it.
+type Need = (&'static str, &'static str);
+
+const INTEROP: [Need; 9] = [
+    ("mosquitto", "mosquitto"),
+    ("mosquitto_pub", "mosquitto-clients"),
+    ("mosquitto_sub", "mosquitto-clients"),
+    ("python3", "python3-venv"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("javac", "default-jdk-headless"),
+    ("mvn", "maven"),
+    ("go", "golang"),
+];
+
+/// Everything the foreign clients need to be built and run.
+pub fn for_interop() -> Result<(), String> {
+    ensure(&INTEROP)
+}
+
+/// What counts instructions.
+pub fn for_instruction_counts() -> Result<(), String> {
+    ensure(&[("valgrind", "valgrind")])
+}
+
+fn ensure(needs: &[Need]) -> Result<(), String> {
+    let mut missing: Vec<&str> =
+        needs.iter().filter(|(name, _)| !is_there(name)).map(|(_, package)| *package).collect();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let by_hand = format!("install it: apt-get install {}", missing.join(" "));
+    if !is_there("apt-get") || !is_root() {
+        return Err(format!("{} is missing and this is not a root shell on Debian; {by_hand}", missing.join(", ")));
+    }
+    let apt = |words: &[&str]| Program::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(words).run();
+    // Debian starts a service it installs; the tests bring brokers of their own, and port 1883 may be somebody else's.
+    let _policy = NoServices::new();
+    apt(&["update", "-qq"]).map_err(|why| format!("{why}; {by_hand}"))?;
+    apt(&[&["install", "-y", "-qq", "--no-install-recommends"], missing.as_slice()].concat())
+        .map_err(|why| format!("{why}; {by_hand}"))
+}
+
+/// Whether a program of this name is on the path, or where Debian keeps its daemons.
+fn is_there(name: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(["/usr/sbin"]).any(|folder| std::path::Path::new(folder).join(name).is_file())
+}
+
+fn is_root() -> bool {
+    Program::new("id").args(["-u"]).output().is_ok_and(|(stdout, _)| stdout.trim() == "0")
+}
+
+/// While this lives, Debian's packages do not start their services (invoke-rc.d asks `policy-rc.d`; 101 means no).
+struct NoServices {
+    ours: bool,
+}
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl NoServices {
+    fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let exists = std::path::Path::new(POLICY).exists();
+        let written = !exists && std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok();
+        let executable = std::fs::Permissions::from_mode(0o755);
+        Self { ours: written && std::fs::set_permissions(POLICY, executable).is_ok() }
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = std::fs::remove_file(POLICY);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Running other programs: shown as it is typed, output passed on, test counts read from it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use crate::report::Outcome;
+
+/// A command that runs in the root of the tree.
+#[derive(Debug)]
+pub struct Program {
+    command: Command,
+}
+
+impl Program {
+    /// Any program by name.
+    pub fn new(name: &str) -> Self {
+        let mut command = Command::new(name);
+        command.current_dir(crate::tree()).stdin(Stdio::null());
+        Self { command }
+    }
+
+    /// The cargo that runs this task.
+    pub fn cargo<const N: usize>(words: [&str; N]) -> Self {
+        Self::new(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())).args(words)
+    }
+
+    /// More arguments.
+    pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(words);
+        self
+    }
+
+    /// One environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Another folder than the root of the tree.
+    pub fn folder(mut self, folder: &std::path::Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Runs it; success is one thing passed.
+    pub fn outcome(self) -> Outcome {
+        match self.run() {
+            Ok(()) => Outcome::passed(1),
+            Err(why) => Outcome::failed(why),
+        }
+    }
+
+    /// Runs it with its output shown; says how it failed.
+    pub fn run(mut self) -> Result<(), String> {
+        let shown = self.shown();
+        println!("$ {shown}");
+        let status = self.command.status().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
+    }
+
+    /// Runs it quietly; returns what it wrote to its two outputs.
+    pub fn output(mut self) -> Result<(String, String), String> {
+        let shown = self.shown();
+        let output = self.command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if !output.status.success() {
+            return Err(format!("`{shown}` ended with {}\n{stdout}{stderr}", output.status));
+        }
+        Ok((stdout.into_owned(), stderr.into_owned()))
+    }
+
+    /// Runs a test program (or many), passes its output on and adds up its `test result:` lines.
+    pub fn outcome_of_tests(mut self) -> Outcome {
+        let shown = self.shown();
+        println!("$ {shown}");
+        let mut child = match self.command.stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => return Outcome::failed(format!("cannot start `{shown}`: {error}")),
+        };
+        let mut outcome = Outcome::default();
+        let output = child.stdout.take().expect("the pipe was asked for");
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // Whoever reads our output may have gone; the tests still count.
+            let _ = writeln!(std::io::stdout(), "{line}");
+            outcome.add_test_result(&line);
+        }
+        match child.wait() {
+            Ok(status) if status.success() => {}
+            // A failed test makes cargo fail; anything else that does must not pass unseen.
+            Ok(_) if outcome.failed > 0 => {}
+            Ok(status) => outcome.fail(format!("`{shown}` ended with {status}")),
+            Err(error) => outcome.fail(format!("`{shown}`: {error}")),
+        }
+        if outcome.passed + outcome.failed == 0 {
+            outcome.fail(format!("`{shown}` ran no test"));
+        }
+        outcome
+    }
+
+    fn shown(&self) -> String {
+        let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
+        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+}

@@ -1,0 +1,143 @@
+//! Which crate may depend on which: the table of DESIGN §2, checked against `cargo metadata`.
+
+use serde_json::Value;
+
+use super::{Breach, SANS_IO};
+
+/// The wire crates: each knows its own specification and, of ours, only `thalweg-wire`.
+const WIRES: [&str; 6] =
+    ["thalweg-mqtt", "thalweg-coap", "thalweg-amqp", "thalweg-stomp", "thalweg-zmtp", "thalweg-xmpp"];
+
+/// Crates of other people that do what a sans-I/O crate must not.
+const IO_DEPENDENCIES: [&str; 10] =
+    ["tokio", "mio", "socket2", "libc", "rustls", "rand", "getrandom", "fastrand", "async-std", "crossbeam"];
+
+/// What a crate may name, upwards in the list; `WIRES` stands for every wire crate. A crate that is not here has no place yet.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("thalweg-model", &[]),
+    ("thalweg-wire", &["thalweg-model"]),
+    ("WIRES", &["thalweg-wire"]),
+    ("thalweg-kernel", &["thalweg-model"]),
+    ("thalweg-fronts", &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-kernel"]),
+    ("thalweg-store", &["thalweg-model", "thalweg-kernel"]),
+    ("thalweg-cluster", &["thalweg-model", "thalweg-kernel", "thalweg-store"]),
+    (
+        "thalweg-server",
+        &[
+            "thalweg-model",
+            "thalweg-wire",
+            "WIRES",
+            "thalweg-kernel",
+            "thalweg-fronts",
+            "thalweg-store",
+            "thalweg-cluster",
+        ],
+    ),
+    ("thalweg-dds", &["thalweg-model", "thalweg-kernel", "thalweg-fronts", "thalweg-server"]),
+    ("thalweg-admin", &["thalweg-model", "thalweg-kernel", "thalweg-server"]),
+    ("thalweg-client", &["thalweg-model", "thalweg-wire", "WIRES"]),
+    (
+        "thalweg",
+        &[
+            "thalweg-model",
+            "thalweg-wire",
+            "WIRES",
+            "thalweg-kernel",
+            "thalweg-fronts",
+            "thalweg-store",
+            "thalweg-cluster",
+            "thalweg-server",
+            "thalweg-dds",
+            "thalweg-admin",
+            "thalweg-client",
+        ],
+    ),
+    ("thalweg-bench", &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-client"]),
+    ("thalweg-tests", &["thalweg-model", "thalweg-wire", "WIRES"]),
+    ("xtask", &[]),
+];
+
+/// Checks every dependency, of tests too, of every crate of the workspace.
+pub fn arrows_point_up(metadata: &str) -> Vec<Breach> {
+    let metadata: Value = match serde_json::from_str(metadata) {
+        Ok(value) => value,
+        Err(error) => return vec![Breach::of("cargo metadata", error.to_string())],
+    };
+    let mut breaches = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let row = if WIRES.contains(&name) { "WIRES" } else { name };
+        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == row) else {
+            breaches.push(Breach::of(name, "has no place in the house: give it a row in xtask/src/tidy/arrows.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let target = dependency["name"].as_str().unwrap_or_default();
+            let is_ours = dependency["path"].is_string();
+            let column = if WIRES.contains(&target) { "WIRES" } else { target };
+            if is_ours && !allowed.contains(&column) {
+                breaches.push(Breach::of(name, format!("must not depend on {target} (DESIGN §2)")));
+            }
+            // What only tests use may do I/O.
+            let is_for_tests = dependency["kind"] == "dev";
+            if SANS_IO.contains(&name) && !is_for_tests && IO_DEPENDENCIES.contains(&target) {
+                breaches.push(Breach::of(name, format!("is sans-I/O and must not depend on {target}")));
+            }
+        }
+    }
+    breaches
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn breaches_of(name: &str, dependency: &str, kind: Option<&str>) -> usize {
+        let path = dependency.starts_with("thalweg").then(|| format!("/x/{dependency}"));
+        let dependency = json!({ "name": dependency, "kind": kind, "path": path });
+        arrows_point_up(&json!({ "packages": [{ "name": name, "dependencies": [dependency] }] }).to_string()).len()
+    }
+
+    #[test]
+    fn arrows_of_the_design_are_allowed() {
+        for (name, dependency) in [
+            ("thalweg-mqtt", "thalweg-wire"),
+            ("thalweg-kernel", "thalweg-model"),
+            ("thalweg-fronts", "thalweg-mqtt"),
+            ("thalweg-fronts", "thalweg-kernel"),
+            ("thalweg-admin", "thalweg-server"),
+            ("thalweg", "thalweg-admin"),
+            ("thalweg-server", "tokio"),
+        ] {
+            assert_eq!(breaches_of(name, dependency, None), 0, "{name} -> {dependency}");
+        }
+    }
+
+    #[test]
+    fn arrows_against_the_design_are_not() {
+        for (name, dependency) in [
+            ("thalweg-model", "thalweg-wire"),
+            ("thalweg-mqtt", "thalweg-model"),
+            ("thalweg-mqtt", "thalweg-coap"),
+            ("thalweg-kernel", "thalweg-mqtt"),
+            ("thalweg-kernel", "thalweg-wire"),
+            ("thalweg-client", "thalweg-kernel"),
+            ("thalweg-client", "thalweg-fronts"),
+            ("thalweg-client", "thalweg-server"),
+            ("thalweg-server", "thalweg-admin"),
+            ("thalweg-fronts", "tokio"),
+            ("thalweg-kernel", "rand"),
+            ("thalweg-nowhere", "serde"),
+        ] {
+            assert_eq!(breaches_of(name, dependency, None), 1, "{name} -> {dependency}");
+        }
+    }
+
+    #[test]
+    fn tests_obey_the_same_arrows_but_may_do_io() {
+        assert_eq!(breaches_of("thalweg-kernel", "thalweg-mqtt", Some("dev")), 1);
+        assert_eq!(breaches_of("thalweg-kernel", "rand", Some("dev")), 0);
+    }
+}

@@ -1,0 +1,168 @@
+//! Rust source told apart into code and the rest, well enough for rules about words.
+
+/// The same text with comments, strings and character literals blanked out, line for line.
+pub fn code_only(text: &str) -> String {
+    blank(text, |kind| kind != Kind::Code)
+}
+
+/// The same text with strings and character literals blanked out: what is left is code and comments.
+pub fn without_strings(text: &str) -> String {
+    blank(text, |kind| kind == Kind::Literal)
+}
+
+/// The lines (counted from 1) that are not test code: nothing in test files, and nothing after `#[cfg(test)] mod`.
+pub fn lines_outside_tests<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+    let is_test_file = ["/tests/", "/benches/", "/examples/", "fuzz/"].iter().any(|part| path.contains(part))
+        || path.ends_with("/tests.rs")
+        || path.ends_with("_tests.rs");
+    let mut end = if is_test_file { 0 } else { usize::MAX };
+    let lines: Vec<&str> = text.lines().collect();
+    for (at, pair) in lines.windows(2).enumerate() {
+        if pair[0].trim() == "#[cfg(test)]" && pair[1].trim_start().starts_with("mod ") && pair[1].ends_with('{') {
+            end = end.min(at);
+        }
+    }
+    text.lines().enumerate().take_while(move |(at, _)| *at < end).map(|(at, line)| (at + 1, line))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Code,
+    Comment,
+    Literal,
+}
+
+/// Replaces every character of the kinds that `hide` names by a space; line ends stay.
+fn blank(text: &str, hide: impl Fn(Kind) -> bool) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let (kind, length) = piece(&chars, at);
+        for &c in &chars[at..at + length] {
+            out.push(if hide(kind) && c != '\n' { ' ' } else { c });
+        }
+        at += length;
+    }
+    out
+}
+
+/// What starts at `at`, and how many characters belong to it; never zero.
+fn piece(chars: &[char], at: usize) -> (Kind, usize) {
+    let rest = &chars[at..];
+    let starts = |word: &str| word.chars().enumerate().all(|(i, c)| rest.get(i) == Some(&c));
+    if starts("//") {
+        return (Kind::Comment, rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()));
+    }
+    if starts("/*") {
+        return (Kind::Comment, block_comment(rest));
+    }
+    let follows_word = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
+    if rest[0] == 'r' && !follows_word {
+        let hashes = rest[1..].iter().take_while(|&&c| c == '#').count();
+        if rest.get(1 + hashes) == Some(&'"') {
+            return (Kind::Literal, raw_string(rest, hashes));
+        }
+    }
+    if rest[0] == '"' {
+        return (Kind::Literal, quoted(rest, '"'));
+    }
+    // A quote starts a character when it closes after one (perhaps escaped) character; otherwise a lifetime.
+    if rest[0] == '\'' && (rest.get(1) == Some(&'\\') || rest.get(2) == Some(&'\'')) {
+        return (Kind::Literal, quoted(rest, '\''));
+    }
+    (Kind::Code, 1)
+}
+
+fn quoted(rest: &[char], quote: char) -> usize {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            '\\' => at += 2,
+            c if c == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+fn raw_string(rest: &[char], hashes: usize) -> usize {
+    let mut at = hashes + 2;
+    while at < rest.len() {
+        if rest[at] == '"' && rest[at + 1..].iter().take(hashes).filter(|&&c| c == '#').count() == hashes {
+            return at + 1 + hashes;
+        }
+        at += 1;
+    }
+    rest.len()
+}
+
+/// Rust's block comments nest.
+fn block_comment(rest: &[char]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        match (rest[at], rest.get(at + 1)) {
+            ('/', Some('*')) => (depth, at) = (depth + 1, at + 2),
+            ('*', Some('/')) => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    rest.len()
+}
+
+/// Whether `word` stands in `line` with no letter, digit or underscore beside it.
+pub fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back().is_some_and(is_part);
+        let after = line[at + word.len()..].chars().next().is_some_and(is_part);
+        !before && !after
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_are_blanked_and_code_is_not() {
+        let text = "let a = \"x // y\"; // tail\nlet b = 'q'; fn f<'a>(x: &'a str) {}\n/* one /* two */ one */ c\n";
+        let code = code_only(text);
+        assert_eq!(code.lines().count(), 3);
+        assert!(code.contains("fn f<'a>(x: &'a str) {}"));
+        assert!(code.trim_end().ends_with('c'));
+        for hidden in ["y", "tail", "q", "one", "two"] {
+            assert!(!has_word(&code, hidden), "{hidden} in {code}");
+        }
+        assert!(without_strings(text).contains("tail"));
+    }
+
+    #[test]
+    fn escapes_and_raw_strings_end_where_they_end() {
+        let code = code_only(r###"let a = "\" b"; let c = r#"d " e"#; let f = '\''; let g = b"h"; i"###);
+        for hidden in ["b\"", "d", "e", "h"] {
+            assert!(!code.contains(&format!(" {hidden} ")), "{code}");
+        }
+        assert!(code.ends_with('i'));
+        assert!(has_word(&code, "g"));
+    }
+
+    #[test]
+    fn tests_at_the_end_of_a_file_are_tests() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
+        assert_eq!(lines_outside_tests("crates/x/src/a.rs", text).map(|(n, _)| n).collect::<Vec<_>>(), [1]);
+        assert_eq!(lines_outside_tests("crates/x/tests/a.rs", text).count(), 0);
+        let elsewhere = "#[cfg(test)]\nmod tests;\nfn a() {}\n";
+        assert_eq!(lines_outside_tests("crates/x/src/a.rs", elsewhere).count(), 3);
+    }
+
+    #[test]
+    fn words_have_edges() {
+        assert!(has_word("use rand::Rng;", "rand"));
+        assert!(!has_word("operand", "rand"));
+        assert!(!has_word("rand_like", "rand"));
+    }
+}
