@@ -33,8 +33,8 @@ pub(super) struct Turns {
     /// Connections open on all listeners, wherever they are.
     open: Arc<AtomicUsize>,
     spare: Option<std::fs::File>,
-    /// True from the first accept that failed for want of descriptors until the next that worked.
-    is_exhausted: bool,
+    /// When an accept that failed was last logged: under pressure they fail many times a second.
+    complained_at: Option<Instant>,
     waiting: Slab<(u64, Waiting)>,
     /// Who waits since when, oldest first. The timeout is the same for all, so this is the order of deadlines, too.
     /// Whoever left is skipped: the serial number says whether a place in the slab has a new tenant.
@@ -62,7 +62,7 @@ impl Turns {
             doors: Slab::new(),
             open: Arc::default(),
             spare: spare(),
-            is_exhausted: false,
+            complained_at: None,
             waiting: Slab::new(),
             line: VecDeque::new(),
             serial_next: 0,
@@ -151,7 +151,6 @@ impl Turns {
                 batch -= 1;
                 match door.accept(now) {
                     Accepted::Connection(socket, address) => {
-                        self.is_exhausted = false;
                         self.admit(key, socket, address, now);
                     }
                     Accepted::Nothing => break,
@@ -160,16 +159,19 @@ impl Turns {
                         break;
                     }
                     Accepted::Exhausted(failure) => {
-                        self.turn_away(key, &failure);
+                        self.turn_away(key, &failure, now);
                         for (_, door) in &mut self.doors {
                             door.pause(now + BACK_OFF);
                         }
                         return;
                     }
                     Accepted::Failed(failure) => {
-                        count(&self.counters.failed_accepts);
-                        warn!("listener `{}`: accept failed: {failure}", door.name());
                         door.pause(now + BACK_OFF);
+                        let name = door.spec().name.clone();
+                        count(&self.counters.failed_accepts);
+                        if self.may_complain(now) {
+                            warn!("listener `{name}`: accept failed: {failure}");
+                        }
                         break;
                     }
                 }
@@ -179,8 +181,8 @@ impl Turns {
 
     /// Out of descriptors: gives the spare one up to close what waits in the system's queue, so that peers learn at
     /// once that they cannot come in.
-    fn turn_away(&mut self, key: usize, failure: &io::Error) {
-        if !std::mem::replace(&mut self.is_exhausted, true) {
+    fn turn_away(&mut self, key: usize, failure: &io::Error, now: Instant) {
+        if self.may_complain(now) {
             error!(
                 "no file descriptor is left, new connections are turned away: {failure}; raise the limit (`ulimit -n`, \
                  LimitNOFILE in systemd) or lower `connections_max`"
@@ -199,6 +201,15 @@ impl Turns {
         self.spare = spare();
     }
 
+    /// True once a minute.
+    fn may_complain(&mut self, now: Instant) -> bool {
+        let may = self.complained_at.is_none_or(|before| now >= before + COMPLAINT_INTERVAL);
+        if may {
+            self.complained_at = Some(now);
+        }
+        may
+    }
+
     fn admit(&mut self, key: usize, socket: Socket, address: Option<SocketAddr>, now: Instant) {
         let Some(door) = self.doors.get(key) else { return };
         let counters = &self.counters;
@@ -206,7 +217,7 @@ impl Turns {
         if self.waiting.len() >= self.settings.handshakes_max {
             return count(&counters.refused_handshakes);
         }
-        let Some(slot) = door.enter(self.settings.connections_max) else { return count(&counters.refused_connections) };
+        let Some(slot) = door.enter() else { return count(&counters.refused_connections) };
         let mut waiting = match Waiting::new(socket, address, door.local(), door.spec(), slot, now) {
             Ok(waiting) => waiting,
             Err(fault) => {
@@ -345,5 +356,6 @@ const EVENTS_PER_TURN: usize = 1_024;
 const READ_BYTES: usize = 16 * 1024;
 /// How long nobody is accepted after the system said that it cannot.
 const BACK_OFF: Duration = Duration::from_millis(50);
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// Entries of the line that may be stale before it is tidied.
 const LINE_SLACK: usize = 1_024;

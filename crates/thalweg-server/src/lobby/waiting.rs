@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token};
 
 use super::{Arrival, LobbySettings, PeerInfo, Route, Slot, Socket};
 use crate::listen::ListenerSpec;
-use crate::transport::proxy::{self, ProxyFault, ProxyHeader};
+use crate::transport::proxy::{ProxyFault, ProxyHeader};
 use crate::transport::websocket::WebSocketLayer;
 use crate::transport::{Filtered, Transport, TransportFault};
 
@@ -83,7 +83,7 @@ impl Waiting {
         let tls = spec.tls.as_ref().map(|acceptor| acceptor.accept()).transpose()?;
         let websocket = spec.websocket.as_ref().map(WebSocketLayer::server);
         Ok(Waiting {
-            stage: if spec.proxy.is_some() { Stage::ExpectProxy } else { Stage::ExpectKey },
+            stage: if spec.proxy { Stage::ExpectProxy } else { Stage::ExpectKey },
             socket,
             registered: None,
             transport: Filtered::stack(tls, websocket),
@@ -161,11 +161,9 @@ impl Waiting {
 
     fn take_proxy_header(&mut self, wire: &[u8], settings: &LobbySettings) -> Step {
         self.input.extend_from_slice(wire);
-        let rule = self.spec.proxy.as_ref();
-        let parsed = match rule.is_none_or(|rule| rule.trusts(self.address.map(|address| address.ip()))) {
-            true => rule.map_or_else(|| proxy::parse(&self.input), |rule| rule.parse(&self.input)),
-            false => Err(ProxyFault::Untrusted),
-        };
+        let rule = &self.spec.proxy_rule;
+        let is_trusted = rule.trusts(self.address.map(|address| address.ip()));
+        let parsed = if is_trusted { rule.parse(&self.input) } else { Err(ProxyFault::Untrusted) };
         let proxied = match parsed {
             Ok(ProxyHeader::NeedMore) => return Step::Wait,
             Ok(ProxyHeader::Done(proxied)) => proxied,
@@ -195,19 +193,17 @@ impl Waiting {
                 }
             }
         }
-        if self.input.is_empty() {
-            return match &self.transport {
-                Transport::Filtered(filtered) if filtered.is_closed() => Step::Drop(Why::HungUp),
-                _ => Step::Wait,
-            };
-        }
-        match (self.spec.route)(&self.input) {
+        let route = if self.input.is_empty() { Route::NeedMore } else { (self.spec.route)(&self.input) };
+        match route {
             Route::Key(key) => Step::Deliver { key, routed: true },
             Route::NotOurs(_) => Step::Deliver { key: 0, routed: false },
             Route::NeedMore if self.input.len() >= settings.connect_bytes_max => {
                 Step::Deliver { key: 0, routed: false }
             }
-            Route::NeedMore => Step::Wait,
+            Route::NeedMore => match &self.transport {
+                Transport::Filtered(filtered) if filtered.is_closed() => Step::Drop(Why::HungUp),
+                _ => Step::Wait,
+            },
         }
     }
 
