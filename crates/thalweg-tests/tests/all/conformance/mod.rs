@@ -9,6 +9,15 @@ mod peer;
 
 mod connect;
 mod connect_malformed;
+mod flow;
+mod keep_alive;
+mod malformed;
+mod publish;
+mod retain;
+mod session;
+mod shared;
+mod subscribe;
+mod will;
 
 /// The versions most statements are shown for.
 const BOTH: [packet::Version; 2] = [packet::Version::V311, packet::Version::V5];

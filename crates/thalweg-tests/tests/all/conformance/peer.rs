@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::packet::*;
@@ -21,7 +22,7 @@ pub struct Peer {
     unread: Vec<u8>,
     pending: VecDeque<Packet>,
     next_id: u16,
-    // Keeps the shared broker alive for as long as somebody talks to it.
+    // A broker of the test's own lives for as long as somebody talks to it.
     broker: Arc<Broker>,
 }
 
@@ -44,16 +45,24 @@ pub enum Ending {
     Disconnect(u8),
 }
 
-/// The broker all conformance tests share: it lives while any of them holds it, so nothing is left running at the end.
+/// The broker all conformance tests share, for as long as this program runs.
 pub fn shared_broker() -> Arc<Broker> {
-    static SHARED: Mutex<Weak<Broker>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(broker) = shared.upgrade() {
-        return broker;
-    }
-    let broker = Arc::new(Broker::start());
-    *shared = Arc::downgrade(&broker);
-    broker
+    static SHARED: OnceLock<(Arc<Broker>, ChildStdin)> = OnceLock::new();
+    let (broker, _) = SHARED.get_or_init(|| {
+        let broker = Arc::new(Broker::start());
+        // Statics are never dropped. A shell that reads from us sees the end of this program, however it comes, and
+        // clears up after it.
+        let mut undertaker = Command::new("sh")
+            .args(["-c", r#"read _; kill "$0"; rm -rf "$1""#, &broker.pid().to_string()])
+            .arg(broker.folder())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("every system has a shell");
+        (broker, undertaker.stdin.take().expect("it was piped"))
+    });
+    Arc::clone(broker)
 }
 
 /// Whether Debian's mosquitto answers, which does not do what the caller is about to check. The reason is for the reader.
@@ -310,9 +319,31 @@ impl Peer {
         }
     }
 
+    /// Expects the end after a DISCONNECT of the client's: answers to earlier packets may still come, DISCONNECT may not.
+    pub fn expect_end_without_answer(mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(packet) = self.next_before(deadline) {
+            assert!(matches!(packet, Packet::Publish(_) | Packet::Ack { .. }), "after DISCONNECT came {packet:?}");
+        }
+    }
+
     /// Expects the connection to end without a word.
     pub fn expect_silent_end(self) {
         assert_eq!(self.ending(), Ending::Silent);
+    }
+
+    /// The codes of the SUBACK that comes next, or `None` when the broker closes instead.
+    pub fn until_close_or_suback(mut self) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + PATIENCE;
+        match self.next_before(deadline)? {
+            Packet::Suback { codes, .. } => Some(codes),
+            Packet::Disconnect { reason, .. } => {
+                assert!(reason >= 0x80, "an error has a code of 0x80 or above, not {reason:#04x}");
+                self.wait_for_close();
+                None
+            }
+            other => panic!("expected SUBACK or the end, got {other:?}"),
+        }
     }
 
     /// Says DISCONNECT and waits until the broker has closed too.
