@@ -36,10 +36,8 @@ pub struct ListenerSpec {
     pub name: Arc<str>,
     /// Where it listens.
     pub bind: Bind,
-    /// True if every connection starts with a PROXY header; one without is refused.
-    pub proxy: bool,
-    /// Which headers it takes, and from whom; says nothing unless `proxy` is set.
-    pub proxy_rule: ProxyRule,
+    /// Every connection starts with a PROXY header, if there is a rule for it; one without is refused.
+    pub proxy: Option<ProxyRule>,
     /// TLS, if any.
     pub tls: Option<Arc<TlsAcceptor>>,
     /// WebSocket, if any; inside TLS if both are there.
@@ -48,8 +46,6 @@ pub struct ListenerSpec {
     pub route: fn(&[u8]) -> Route,
     /// Connections open at once on this listener; beyond it a new one is closed at once.
     pub connections_max: usize,
-    /// Connections open at once on all listeners together before this one closes new ones at once.
-    pub connections_total_max: usize,
     /// Connections open at once from one IP address, on this listener; 0 is no limit.
     pub connections_per_address_max: usize,
     /// Connections accepted per second; beyond it they wait in the system's queue. 0 is no limit.
@@ -68,13 +64,11 @@ impl ListenerSpec {
         ListenerSpec {
             name: name.into(),
             bind,
-            proxy: false,
-            proxy_rule: ProxyRule::default(),
+            proxy: None,
             tls: None,
             websocket: None,
             route,
             connections_max: 1_000_000,
-            connections_total_max: usize::MAX,
             connections_per_address_max: 0,
             connects_per_second_max: 0,
             connects_burst: 1_000,

@@ -39,6 +39,8 @@ pub enum Route {
 /// The lobby's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LobbySettings {
+    /// Connections open at once on all listeners together; beyond it a new one is closed at once.
+    pub connections_max: usize,
     /// Connections in the lobby at once; beyond it a new one is accepted and closed at once.
     pub handshakes_max: usize,
     /// Time from the accept until the routing key is known.
@@ -51,6 +53,7 @@ pub struct LobbySettings {
 impl Default for LobbySettings {
     fn default() -> Self {
         LobbySettings {
+            connections_max: 1_000_000,
             handshakes_max: 20_000,
             connect_timeout: Duration::from_secs(10),
             connect_bytes_max: 64 * 1024 + 1_024,

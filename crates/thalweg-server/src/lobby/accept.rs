@@ -67,9 +67,8 @@ impl Door {
     }
 
     /// Takes a place in the listener's counts.
-    pub(super) fn enter(&self) -> Option<Slot> {
-        let spec = &self.listener.spec;
-        self.occupancy.enter(spec.connections_max, spec.connections_total_max)
+    pub(super) fn enter(&self, total_max: usize) -> Option<Slot> {
+        self.occupancy.enter(self.listener.spec.connections_max, total_max)
     }
 
     pub(super) fn pause(&mut self, until: Instant) {

@@ -37,7 +37,7 @@ counters! {
     waiting,
     /// Refused: `handshakes_max` connections were in the lobby.
     refused_handshakes,
-    /// Refused: the listener's `connections_max` or `connections_total_max` were open.
+    /// Refused: as many were open as the listener's or the lobby's `connections_max` allows.
     refused_connections,
     /// Refused: one address had its `connections_per_address_max` open.
     refused_address,

@@ -161,7 +161,7 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
     let files = server_files(&folder, &authority, ClientCertificates::Required);
     let websocket_settings = Arc::new(WebSocketSettings::default());
     let mut spec = tcp("wss");
-    spec.proxy = true;
+    spec.proxy = Some(ProxyRule::default());
     spec.tls = Some(Arc::new(TlsAcceptor::new(files).unwrap()));
     spec.websocket = Some(websocket_settings.clone());
     let bench = bench(spec, LobbySettings::default());
@@ -196,7 +196,7 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
 
 #[test]
 fn the_certificate_name_of_a_proxy_header_counts_where_tls_ends_before_us() {
-    let bench = bench(ListenerSpec { proxy: true, ..tcp("mqtt") }, LobbySettings::default());
+    let bench = bench(ListenerSpec { proxy: Some(ProxyRule::default()), ..tcp("mqtt") }, LobbySettings::default());
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1d".to_vec();
     header.extend([192, 0, 2, 7, 198, 51, 100, 9, 0xAB, 0xCD, 0x07, 0x5B]);
     header.extend(b"\x20\0\x0e\x03\0\0\0\0\x22\0\x06pump-7");
@@ -285,9 +285,10 @@ fn a_listener_has_so_many_places_and_a_closed_connection_frees_one() {
     bench.connect().write_all(HELLO).unwrap();
     let _third = bench.arrival();
     // All listeners together have so many, too.
-    let other = Listener::bind(ListenerSpec { connections_total_max: 3, ..tcp("other") }).unwrap();
+    let settings = Some(LobbySettings { connections_max: 3, ..LobbySettings::default() });
+    let other = Listener::bind(tcp("other")).unwrap();
     let address = other.local_address().unwrap();
-    bench.lobby.reload(LobbyReload { add: vec![other], ..LobbyReload::default() });
+    bench.lobby.reload(LobbyReload { settings, add: vec![other], ..LobbyReload::default() });
     connect(address).write_all(HELLO).unwrap();
     let _fourth = bench.arrival();
     assert_eq!(read_to_end(connect(address)), b"");
@@ -306,7 +307,7 @@ fn one_address_has_so_many_places_and_behind_a_balancer_the_real_address_counts(
     plain.connect().write_all(HELLO).unwrap();
     plain.arrival();
 
-    let balanced = bench(ListenerSpec { proxy: true, ..spec }, LobbySettings::default());
+    let balanced = bench(ListenerSpec { proxy: Some(ProxyRule::default()), ..spec }, LobbySettings::default());
     let say = |source: &str| {
         let mut client = balanced.connect();
         client.write_all(format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n").as_bytes()).unwrap();
@@ -368,14 +369,14 @@ fn faults_of_tls_and_of_the_proxy_header_are_counted_and_end_the_connection() {
     assert_eq!(read_to_end(client).first(), Some(&0x15));
     assert_eq!(tls.counts().failed_tls, 1);
 
-    let proxy = bench(ListenerSpec { proxy: true, ..tcp("mqtt") }, LobbySettings::default());
+    let proxy = bench(ListenerSpec { proxy: Some(ProxyRule::default()), ..tcp("mqtt") }, LobbySettings::default());
     let mut client = proxy.connect();
     client.write_all(HELLO).unwrap();
     assert_eq!(read_to_end(client), b"");
     assert_eq!(proxy.counts().failed_proxy, 1);
 
     let rule = ProxyRule { versions: ProxyVersions::V1, trusted: vec!["192.0.2.1".parse().unwrap()] };
-    let stranger = bench(ListenerSpec { proxy: true, proxy_rule: rule, ..tcp("mqtt") }, LobbySettings::default());
+    let stranger = bench(ListenerSpec { proxy: Some(rule), ..tcp("mqtt") }, LobbySettings::default());
     let mut client = stranger.connect();
     client.write_all(b"PROXY UNKNOWN\r\n").unwrap();
     assert_eq!(read_to_end(client), b"");

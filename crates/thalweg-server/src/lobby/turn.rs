@@ -217,7 +217,7 @@ impl Turns {
         if self.waiting.len() >= self.settings.handshakes_max {
             return count(&counters.refused_handshakes);
         }
-        let Some(slot) = door.enter() else { return count(&counters.refused_connections) };
+        let Some(slot) = door.enter(self.settings.connections_max) else { return count(&counters.refused_connections) };
         let mut waiting = match Waiting::new(socket, address, door.local(), door.spec(), slot, now) {
             Ok(waiting) => waiting,
             Err(fault) => {

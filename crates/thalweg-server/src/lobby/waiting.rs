@@ -83,7 +83,7 @@ impl Waiting {
         let tls = spec.tls.as_ref().map(|acceptor| acceptor.accept()).transpose()?;
         let websocket = spec.websocket.as_ref().map(WebSocketLayer::server);
         Ok(Waiting {
-            stage: if spec.proxy { Stage::ExpectProxy } else { Stage::ExpectKey },
+            stage: if spec.proxy.is_some() { Stage::ExpectProxy } else { Stage::ExpectKey },
             socket,
             registered: None,
             transport: Filtered::stack(tls, websocket),
@@ -161,7 +161,8 @@ impl Waiting {
 
     fn take_proxy_header(&mut self, wire: &[u8], settings: &LobbySettings) -> Step {
         self.input.extend_from_slice(wire);
-        let rule = &self.spec.proxy_rule;
+        // The stage is entered only where there is a rule.
+        let Some(rule) = &self.spec.proxy else { return Step::Drop(Why::HungUp) };
         let is_trusted = rule.trusts(self.address.map(|address| address.ip()));
         let parsed = if is_trusted { rule.parse(&self.input) } else { Err(ProxyFault::Untrusted) };
         let proxied = match parsed {

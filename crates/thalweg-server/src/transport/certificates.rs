@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use super::tls::{ClientCertificates, TlsFiles};
+use super::tls::{ClientCertificates, NameFrom, TlsFiles, TlsOldest};
 
 /// A folder that goes when the test is over.
 pub(crate) struct Folder(PathBuf);
@@ -77,5 +77,7 @@ pub(crate) fn server_files(folder: &Folder, authority: &Authority, wanted: Clien
         client_ca: Some(Path::to_owned(&authority.file)),
         client_crl: None,
         client_certificates: wanted,
+        name_from: NameFrom::Either,
+        oldest: TlsOldest::V12,
     }
 }

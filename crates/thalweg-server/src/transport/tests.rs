@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::certificates::{Authority, Folder, server_files};
 use super::client::{TlsClientFiles, TlsConnector, websocket};
-use super::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest, TlsOptions};
+use super::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
 use super::websocket::{WebSocketLayer, WebSocketSettings};
 use super::{Filtered, Transport, TransportFault};
 
@@ -193,9 +193,8 @@ mod tls_layer {
             (NameFrom::Nowhere, None),
         ];
         for (name_from, name) in table {
-            let options = TlsOptions { name_from, oldest: TlsOldest::V13 };
-            let acceptor = TlsAcceptor::with_options(bench.acceptor.files().clone(), options).unwrap();
-            let mut pair = tls(&acceptor, &client);
+            let files = TlsFiles { name_from, oldest: TlsOldest::V13, ..bench.acceptor.files().clone() };
+            let mut pair = tls(&TlsAcceptor::new(files).unwrap(), &client);
             pair.check();
             assert_eq!(pair.server.certificate_name().as_deref(), name, "{name_from:?}");
         }

@@ -147,12 +147,7 @@ pub struct TlsFiles {
     pub client_crl: Option<PathBuf>,
     /// Whether clients have to show a certificate.
     pub client_certificates: ClientCertificates,
-}
-
-/// What a TLS listener does beside its files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TlsOptions {
-    /// Which part of a client's certificate becomes its name.
+    /// Which part of it becomes the client's name.
     pub name_from: NameFrom,
     /// The oldest version that is spoken.
     pub oldest: TlsOldest,
@@ -161,20 +156,14 @@ pub struct TlsOptions {
 /// Makes the server's end of TLS connections, and takes a new certificate without dropping any.
 pub struct TlsAcceptor {
     files: TlsFiles,
-    options: TlsOptions,
     config: RwLock<Arc<ServerConfig>>,
 }
 
 impl TlsAcceptor {
-    /// Reads the files; the options are the defaults.
-    pub fn new(files: TlsFiles) -> Result<TlsAcceptor, TlsFault> {
-        TlsAcceptor::with_options(files, TlsOptions::default())
-    }
-
     /// Reads the files.
-    pub fn with_options(files: TlsFiles, options: TlsOptions) -> Result<TlsAcceptor, TlsFault> {
-        let config = RwLock::new(Arc::new(server_config(&files, options.oldest)?));
-        Ok(TlsAcceptor { files, options, config })
+    pub fn new(files: TlsFiles) -> Result<TlsAcceptor, TlsFault> {
+        let config = RwLock::new(Arc::new(server_config(&files)?));
+        Ok(TlsAcceptor { files, config })
     }
 
     /// Reads the files again. New connections get what is in them now, established ones stay as they are. When a file
@@ -183,7 +172,7 @@ impl TlsAcceptor {
     /// Sessions of before are not resumed: a client that the new authorities do not trust must not come back with a
     /// ticket of the old ones.
     pub fn reload(&self) -> Result<(), TlsFault> {
-        let config = Arc::new(server_config(&self.files, self.options.oldest)?);
+        let config = Arc::new(server_config(&self.files)?);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
@@ -197,7 +186,7 @@ impl TlsAcceptor {
     pub fn accept(&self) -> Result<TlsLayer, TransportFault> {
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
         let connection = ServerConnection::new(config).map_err(|error| TransportFault::Tls(words(&error)))?;
-        Ok(TlsLayer::new(Connection::Server(connection), self.options.name_from))
+        Ok(TlsLayer::new(Connection::Server(connection), self.files.name_from))
     }
 }
 
@@ -266,11 +255,11 @@ impl fmt::Display for TlsFault {
 
 impl std::error::Error for TlsFault {}
 
-fn server_config(files: &TlsFiles, oldest: TlsOldest) -> Result<ServerConfig, TlsFault> {
+fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
     let provider = provider();
     let chain = read_certificates(&files.certificate)?;
     let key = read_key(&files.key)?;
-    let versions: &[&SupportedProtocolVersion] = match oldest {
+    let versions: &[&SupportedProtocolVersion] = match files.oldest {
         TlsOldest::V12 => rustls::ALL_VERSIONS,
         TlsOldest::V13 => &[&TLS13],
     };
