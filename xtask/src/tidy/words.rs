@@ -1,5 +1,7 @@
 //! Words that must not stand in some places.
 
+use std::collections::BTreeSet;
+
 use super::source::{code_only, has_word, lines_outside_tests, without_strings};
 use super::tree::Tree;
 use super::{Breach, is_sans_io};
@@ -78,7 +80,8 @@ pub fn nothing_left_to_do(tree: &Tree) -> Vec<Breach> {
 /// Outside tests `unwrap` needs its local reason in a comment, on the same line or right above.
 pub fn unwrap_has_a_reason(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    for (path, text) in tree.ending(".rs") {
+    let for_tests = test_modules(tree);
+    for (path, text) in tree.ending(".rs").filter(|(path, _)| !for_tests.contains(*path)) {
         let bare = without_strings(text);
         let mut above = "";
         for (number, line) in lines_outside_tests(path, &bare) {
@@ -90,6 +93,27 @@ pub fn unwrap_has_a_reason(tree: &Tree) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// Files that their parent declares as `#[cfg(test)] mod name;`.
+fn test_modules(tree: &Tree) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (path, text) in tree.ending(".rs") {
+        let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = match file {
+            "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
+            file => format!("{folder}/{}", file.trim_end_matches(".rs")),
+        };
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for pair in lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]") {
+            let declared = pair[1].strip_suffix(';').and_then(|line| line.split_once("mod "));
+            if let Some((_, name)) = declared {
+                found.insert(format!("{folder}/{name}.rs"));
+                found.insert(format!("{folder}/{name}/mod.rs"));
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -150,6 +174,13 @@ mod tests {
         for reasoned in ["let a = b.unwrap(); // b was just set\n", "// b was just set\nlet a = b.unwrap();\n"] {
             assert_eq!(unwrap_has_a_reason(&at("crates/x/src/a.rs", reasoned)), []);
         }
+        let declared = [
+            ("crates/x/src/a.rs", "#[cfg(test)]\npub mod keys;\n"),
+            ("crates/x/src/a/keys.rs", bare),
+            ("crates/x/src/keys.rs", bare),
+        ];
+        let breaches = unwrap_has_a_reason(&Tree::fixture(&declared));
+        assert_eq!(breaches.iter().map(|breach| breach.place.as_str()).collect::<Vec<_>>(), ["crates/x/src/keys.rs:1"]);
         let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n    {bare}}}\n");
         assert_eq!(unwrap_has_a_reason(&at("crates/x/src/a.rs", &in_tests)), []);
     }

@@ -39,6 +39,7 @@ pub struct Options {
     sets: Vec<(String, String)>,
     files: Vec<(String, String)>,
     encrypted: bool,
+    guarded: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +154,16 @@ impl Options {
         self
     }
 
+    /// Nobody anonymous: users with mosquitto's password hashes, and what they may do in mosquitto's ACL format.
+    pub fn guarded(mut self, passwords: &str, acl: &str) -> Self {
+        self.guarded = true;
+        self.file("users", passwords)
+            .file("acl", acl)
+            .set("access.password_file", "{folder}/users")
+            .set("access.acl_file", "{folder}/acl")
+            .set("listeners.mqtt.anonymous", "false")
+    }
+
     /// A file to put into the broker's folder before it starts; `{folder}` in a later `set` value stands for that folder.
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
@@ -229,11 +240,15 @@ impl Options {
 
     fn mosquitto(&self, folder: &Path, ports: Ports) -> Command {
         let mut config = format!(
-            "allow_anonymous true\nuser root\nlog_dest stderr\npersistence false\nmax_queued_messages 10000\n\
+            "allow_anonymous {}\nuser root\nlog_dest stderr\npersistence false\nmax_queued_messages 10000\n\
              listener {} 127.0.0.1\nlistener {} 127.0.0.1\nprotocol websockets\n",
+            !self.guarded,
             ports.mqtt.port(),
             ports.websocket.port(),
         );
+        if self.guarded {
+            config = format!("password_file {0}/users\nacl_file {0}/acl\n{config}", folder.display());
+        }
         if self.encrypted {
             let folder = folder.display();
             let keys = format!("certfile {folder}/server.pem\nkeyfile {folder}/server.key\n");
@@ -249,7 +264,7 @@ impl Options {
 }
 
 /// The broker to test: `THALWEG_BIN`, or this workspace's, built first so that it is never stale.
-fn thalweg_binary() -> &'static Path {
+pub fn thalweg_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         if let Some(path) = std::env::var_os("THALWEG_BIN") {

@@ -1,7 +1,7 @@
 //! A throw-away certificate authority per test program, for loopback TLS.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rcgen::{
@@ -21,21 +21,6 @@ pub struct Certificates {
     pub client: String,
     /// The client's private key, PKCS#8.
     pub client_key: String,
-}
-
-/// Where the PEM texts lie in a broker's folder.
-#[derive(Clone, Debug)]
-pub struct CertificateFiles {
-    /// The authority, for clients to trust and servers to check client certificates with.
-    pub authority: PathBuf,
-    /// The server's certificate.
-    pub server: PathBuf,
-    /// The server's key.
-    pub server_key: PathBuf,
-    /// The client's certificate.
-    pub client: PathBuf,
-    /// The client's key.
-    pub client_key: PathBuf,
 }
 
 impl Certificates {
@@ -69,19 +54,16 @@ impl Certificates {
         }
     }
 
-    /// Writes all five files into `folder`.
-    pub fn write_into(&self, folder: &Path) -> CertificateFiles {
-        let write = |name: &str, text: &str| {
-            let path = folder.join(name);
-            fs::write(&path, text).expect("the test's folder is writable");
-            path
-        };
-        CertificateFiles {
-            authority: write("authority.pem", &self.authority),
-            server: write("server.pem", &self.server),
-            server_key: write("server.key", &self.server_key),
-            client: write("client.pem", &self.client),
-            client_key: write("client.key", &self.client_key),
+    /// Writes `authority.pem`, `server.pem`, `server.key`, `client.pem` and `client.key` into `folder`.
+    pub fn write_into(&self, folder: &Path) {
+        for (name, text) in [
+            ("authority.pem", &self.authority),
+            ("server.pem", &self.server),
+            ("server.key", &self.server_key),
+            ("client.pem", &self.client),
+            ("client.key", &self.client_key),
+        ] {
+            fs::write(folder.join(name), text).expect("the test's folder is writable");
         }
     }
 }

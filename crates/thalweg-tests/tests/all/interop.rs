@@ -9,15 +9,7 @@ mod matrix;
 mod puppet;
 mod relay;
 
-use crate::broker::Broker;
 use puppet::Library;
-
-#[test]
-fn a_broker_starts_says_ready_and_accepts() {
-    let broker = Broker::start();
-    std::net::TcpStream::connect(broker.mqtt()).expect("the MQTT listener accepts");
-    std::net::TcpStream::connect(broker.websocket()).expect("the WebSocket listener accepts");
-}
 
 /// A module per library, below it one per protocol version, below it a test per check.
 macro_rules! libraries {

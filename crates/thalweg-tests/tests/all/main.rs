@@ -7,3 +7,4 @@ mod broker;
 mod certificates;
 mod conformance;
 mod interop;
+mod serve;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use super::puppet::{Message, PATIENCE};
-use crate::broker::Broker;
+use crate::broker::{Broker, Kind};
 
 /// A running `mosquitto_sub`; dropping it kills it.
 pub struct Subscriber {
@@ -191,4 +191,47 @@ fn mosquitto_tools_speak_tls() {
         assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
         assert_eq!(subscriber.receive(), Message::new("secret", "x", 1));
     }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn mosquitto_tools_show_client_certificates() {
+    let broker = Broker::with()
+        .encrypted()
+        .set("listeners.tls.tls.client_ca", "{folder}/authority.pem")
+        .set("listeners.tls.tls.client_certificate", "required")
+        .start();
+    if broker.kind() == Kind::Mosquitto {
+        return; // The oracle's listener does not ask for certificates.
+    }
+    let port = broker.tls().port().to_string();
+    let file = |name: &str| broker.folder().join(name).display().to_string();
+    let (authority, certificate, key) = (file("authority.pem"), file("client.pem"), file("client.key"));
+    let place = ["-h", "127.0.0.1", "-p", &port, "--cafile", &authority];
+    let message = ["-q", "1", "-t", "secret", "-m", "x"];
+    assert!(!run("mosquitto_pub", &place, &message).status.success(), "without a certificate nobody enters");
+    let shown = [place.as_slice(), &["--cert", &certificate, "--key", &key]].concat();
+    let sent = run("mosquitto_pub", &shown, &message);
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn mosquitto_tools_log_in_with_what_mosquitto_passwd_hashed_and_obey_its_acl() {
+    // `mosquitto_passwd -b users sensor geheim`, version 2.0.11.
+    let users = "sensor:$7$101$0vBvoHXFKPm1a/5d$2mnmCs+foA7RSJhmfYUCC5/zh7MT7OcnYqFQN+F48mj2MusU8zJBKvesuEvyGtCm3bROaYr7nOPK1EAYs9oZAQ==\n";
+    let acl = "user sensor\ntopic read up/#\n\npattern write up/%u/#\n";
+    let broker = Broker::with().guarded(users, acl).start();
+    let port = broker.mqtt().port().to_string();
+    let place = ["-h", "127.0.0.1", "-p", &port];
+    let message = ["-q", "1", "-t", "up/sensor/x", "-m", "allowed"];
+    assert!(!run("mosquitto_pub", &place, &message).status.success(), "nobody enters without a name");
+    let wrong = [message.as_slice(), &["-u", "sensor", "-P", "falsch"]].concat();
+    assert!(!run("mosquitto_pub", &place, &wrong).status.success(), "nobody enters with a wrong password");
+
+    let login = ["-u", "sensor", "-P", "geheim"];
+    let subscriber = Subscriber::start(&broker, &[login.as_slice(), &["-q", "1", "-t", "up/#"]].concat());
+    publish(&broker, &[login.as_slice(), &["-q", "0", "-t", "up/other/x", "-m", "not allowed"]].concat());
+    publish(&broker, &[login.as_slice(), &message].concat());
+    assert_eq!(subscriber.receive(), Message::new("up/sensor/x", "allowed", 1));
 }

@@ -139,10 +139,8 @@ impl Puppet {
             if let Some(waiting) = routes.replies.remove(&id) {
                 let _ = waiting.send(value);
             }
-        } else if let Some(peer) = value["peer"].as_str() {
-            if let Some(waiting) = routes.events.get(peer) {
-                let _ = waiting.send(value);
-            }
+        } else if let Some(waiting) = value["peer"].as_str().and_then(|peer| routes.events.get(peer)) {
+            let _ = waiting.send(value);
         }
     }
 

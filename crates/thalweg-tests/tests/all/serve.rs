@@ -1,0 +1,91 @@
+//! `thalweg serve` as a person or an init system meets it: it starts, says so, answers, and ends; or says why not.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::broker::{Broker, Kind, free_port, thalweg_binary};
+
+#[test]
+fn it_says_ready_once_every_listener_accepts_and_ends_on_sigterm() {
+    let broker = Broker::start();
+    for address in [broker.mqtt(), broker.websocket()] {
+        TcpStream::connect(address).expect("a ready broker accepts");
+    }
+    let log = broker.log();
+    let status = broker.stop();
+    assert!(status.success(), "SIGTERM is a clean end, not {status}:\n{log}");
+}
+
+#[test]
+fn admin_says_healthy_and_ready() {
+    let broker = Broker::start();
+    if broker.kind() == Kind::Mosquitto {
+        return; // It has no admin interface.
+    }
+    for path in ["/healthz", "/readyz"] {
+        let mut stream = TcpStream::connect(broker.admin()).expect("the admin listener accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: thalweg\r\nConnection: close\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers and closes");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_named_and_ends_the_start() {
+    let taken = TcpListener::bind(free_port()).expect("the port was free");
+    let address = taken.local_addr().expect("a bound socket has an address").to_string();
+    let output = serve(&[&format!("listeners.mqtt.bind={address}")]);
+    assert_refused(&output, &[&address]);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest_one() {
+    assert_refused(&serve(&["listeners.mqtt.bnd=127.0.0.1:1"]), &["bnd", "bind"]);
+}
+
+#[test]
+fn an_open_listener_without_authentication_is_refused() {
+    let port = free_port().port();
+    assert_refused(&serve(&[&format!("listeners.mqtt.bind=0.0.0.0:{port}")]), &["anonymous"]);
+}
+
+#[test]
+fn a_missing_key_file_is_named() {
+    let output = serve(&[
+        "listeners.tls.transport=tls",
+        &format!("listeners.tls.bind={}", free_port()),
+        "listeners.tls.tls.certificate=/nowhere/server.pem",
+        "listeners.tls.tls.key=/nowhere/server.key",
+    ]);
+    assert_refused(&output, &["/nowhere/server."]);
+}
+
+/// A start that should fail; what does not matter to it is on free ports.
+fn serve(sets: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    // A start that wrongly succeeds ends here, and its exit code tells.
+    command.args(["--signal=KILL", "20"]).arg(thalweg_binary()).arg("serve");
+    let key = |set: &str| set.split('=').next().map(str::to_owned);
+    for name in ["listeners.mqtt.bind", "listeners.websocket.bind", "admin.bind"] {
+        if !sets.iter().any(|set| key(set).as_deref() == Some(name)) {
+            command.arg("--set").arg(format!("{name}={}", free_port()));
+        }
+    }
+    for set in sets {
+        command.arg("--set").arg(set);
+    }
+    command.stdin(Stdio::null()).output().expect("coreutils' timeout runs")
+}
+
+fn assert_refused(output: &Output, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| code != 0 && code != 124), "{}: {said}", output.status);
+    for word in words {
+        assert!(said.contains(word), "no `{word}` in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
