@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What a server said.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum ClientEvent<'b> {
     /// The outcome of CONNECT.
     ConnAck(Box<ClientConnAck<'b>>),
@@ -39,7 +39,7 @@ pub enum ClientEvent<'b> {
 }
 
 /// CONNACK as received: the values in force, and the raw properties.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClientConnAck<'b> {
     /// The values.
     pub values: ConnAck<'b>,

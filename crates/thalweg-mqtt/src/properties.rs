@@ -237,6 +237,16 @@ pub trait TextPairs {
     fn for_each(&self, each: &mut dyn FnMut(&str, &str));
 }
 
+impl std::fmt::Debug for dyn TextPairs + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut map = f.debug_map();
+        self.for_each(&mut |name, value| {
+            map.entry(&name, &value);
+        });
+        map.finish()
+    }
+}
+
 impl<A: AsRef<str>, B: AsRef<str>> TextPairs for [(A, B)] {
     fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
         for (name, value) in self {

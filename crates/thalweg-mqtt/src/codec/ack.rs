@@ -15,7 +15,7 @@ use crate::{PeerFault, Properties, ReasonCode, TextPairs};
 
 /// What an acknowledgement, SUBACK, UNSUBACK, AUTH or DISCONNECT may say for people. MQTT 5 only; left out when it
 /// would not fit the peer's Maximum Packet Size, or when the peer asked for no problem information. [MQTT-3.1.2-29]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Info<'a> {
     /// A reason in words.
     pub reason_string: Option<&'a str>,

@@ -18,7 +18,7 @@ use crate::{PeerFault, Properties, QoS, ReasonCode, TextPairs, varint};
 ///
 /// `ServerSide::connack` announces its own limits: it overwrites `receive_max`, `packet_bytes_max` and
 /// `topic_alias_max` with those of its `ServerLimits`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ConnAck<'a> {
     /// Whether the server resumes a session. [MQTT-3.2.2-2]
     pub session_present: bool,

@@ -74,7 +74,7 @@ pub struct Will<'b> {
 }
 
 /// CONNECT as sent by a client.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ConnectOut<'a> {
     /// The version to speak.
     pub version: Version,
@@ -134,7 +134,7 @@ impl Default for ConnectOut<'_> {
 }
 
 /// The will of a CONNECT as sent by a client.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct WillOut<'a> {
     /// The will as a publish: topic, payload, QoS, retain and properties count; `dup`, `id`, `subscription_ids` and
     /// `allow_alias` do not.

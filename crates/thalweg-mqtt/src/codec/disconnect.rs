@@ -27,7 +27,7 @@ pub struct Disconnect<'b> {
 }
 
 /// What may be said in a DISCONNECT of MQTT 5.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct DisconnectProps<'a> {
     /// A reason in words.
     pub reason_string: Option<&'a str>,

@@ -64,7 +64,7 @@ impl TopicRef<'_> {
 }
 
 /// PUBLISH as sent.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PublishOut<'a> {
     /// Sent before, perhaps.
     pub dup: bool,

@@ -85,7 +85,7 @@ pub enum RetainHandling {
 }
 
 /// SUBSCRIBE as sent.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SubscribeOut<'a> {
     /// Packet identifier, not 0.
     pub id: u16,

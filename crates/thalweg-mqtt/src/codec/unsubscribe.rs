@@ -48,7 +48,7 @@ impl<'b> Iterator for UnsubscribeFilters<'b> {
 }
 
 /// UNSUBSCRIBE as sent.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct UnsubscribeOut<'a> {
     /// Packet identifier, not 0.
     pub id: u16,
