@@ -56,8 +56,7 @@ pub fn run(bless: bool, filter: Option<&str>) -> Outcome {
 
 fn measure(filter: Option<&str>) -> Result<Counts, String> {
     let build = ["bench", "--workspace", "--bench", "instructions", "--no-run", "--message-format", "json"];
-    // Without such a target anywhere, cargo says so; that is no failure of a regression.
-    let (messages, _) = Program::cargo(build).output()?;
+    let messages = Program::cargo(build).stdout()?;
     let mut counts = Counts::new();
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let is_ours = message["target"]["name"] == "instructions";

@@ -69,6 +69,18 @@ impl Program {
         Ok((stdout.into_owned(), stderr.into_owned()))
     }
 
+    /// Runs it with its errors shown; returns what it wrote to standard output.
+    pub fn stdout(mut self) -> Result<String, String> {
+        let shown = self.shown();
+        println!("$ {shown}");
+        let output = self.command.stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("`{shown}` ended with {}", output.status));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs a test program (or many), passes its output on and adds up its `test result:` lines.
     pub fn outcome_of_tests(mut self) -> Outcome {
         let shown = self.shown();

@@ -64,7 +64,7 @@ impl Report {
     }
 
     /// Runs a step and remembers what it came to; a failed step does not keep the next from running.
-    pub fn run(&mut self, name: &'static str, step: impl FnOnce() -> Outcome) {
+    pub fn run(&mut self, name: &'static str, step: impl FnOnce() -> Outcome) -> &Outcome {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = step();
@@ -72,6 +72,7 @@ impl Report {
             println!("{name}: {reason}");
         }
         self.rows.push((name, outcome, start.elapsed()));
+        &self.rows[self.rows.len() - 1].1
     }
 
     /// Prints the table and the last line; the exit code says whether anything failed.
