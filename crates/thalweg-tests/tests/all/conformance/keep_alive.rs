@@ -112,7 +112,7 @@ fn disconnect_may_be_written_in_each_of_its_forms() {
     }
 }
 
-/// [MQTT-4.2-1] [MQTT3-7.1.1-1]
+/// [MQTT-4.2.0-1] [MQTT3-7.1.1-1]
 #[test]
 fn packets_may_arrive_one_byte_at_a_time_or_many_at_once() {
     for version in BOTH {

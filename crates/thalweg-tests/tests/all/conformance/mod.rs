@@ -7,16 +7,19 @@
 mod packet;
 mod peer;
 
+mod auth;
 mod connect;
 mod connect_malformed;
 mod flow;
 mod keep_alive;
+mod limits;
 mod malformed;
 mod publish;
 mod retain;
 mod session;
 mod shared;
 mod subscribe;
+mod websocket;
 mod will;
 
 /// The versions most statements are shown for.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::packet::*;
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, Kind, Options};
 
 /// How long an awaited packet may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,9 +47,17 @@ pub enum Ending {
 
 /// The broker all conformance tests share, for as long as this program runs.
 pub fn shared_broker() -> Arc<Broker> {
-    static SHARED: OnceLock<(Arc<Broker>, ChildStdin)> = OnceLock::new();
-    let (broker, _) = SHARED.get_or_init(|| {
-        let broker = Arc::new(Broker::start());
+    static SHARED: Kept = OnceLock::new();
+    kept(&SHARED, Broker::with)
+}
+
+/// A broker that stays until this program ends, and what ends it then.
+pub type Kept = OnceLock<(Arc<Broker>, ChildStdin)>;
+
+/// The broker in `place`, started with `options` when it is not there yet.
+pub fn kept(place: &'static Kept, options: impl FnOnce() -> Options) -> Arc<Broker> {
+    let (broker, _) = place.get_or_init(|| {
+        let broker = Arc::new(options().start());
         // Statics are never dropped. A shell that reads from us sees the end of this program, however it comes, and
         // clears up after it.
         let mut undertaker = Command::new("sh")
@@ -107,17 +115,9 @@ impl Peer {
         (self, connack)
     }
 
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
     /// Which program answers.
     pub fn kind(&self) -> Kind {
         self.broker.kind()
-    }
-
-    pub fn broker(&self) -> Arc<Broker> {
-        Arc::clone(&self.broker)
     }
 
     /// Writes bytes; a broker that has closed already is found out by the next read.
