@@ -198,8 +198,14 @@ impl ServerSide {
         let Some(frame) = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())? else {
             return Ok(None);
         };
-        let event =
-            if frame.first & 0xF0 == 0x30 { Event::Publish(self.on_publish(frame)?) } else { self.on_other(frame)? };
+        let event = match (frame.first, frame.body) {
+            (0x30..=0x3F, _) => Event::Publish(self.on_publish(frame)?),
+            // The common acknowledgement, without the detour.
+            (0x40, [high, low]) if *high | *low != 0 => {
+                Event::PubAck { id: u16::from_be_bytes([*high, *low]), reason: ReasonCode::Success }
+            }
+            _ => self.on_other(frame)?,
+        };
         Ok(Some((frame.whole.len(), event)))
     }
 

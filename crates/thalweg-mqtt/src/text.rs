@@ -20,7 +20,17 @@ fn checked(bytes: &[u8]) -> Result<&str, PeerFault> {
     if memchr::memchr(0, bytes).is_some() {
         return Err(PeerFault::NUL);
     }
-    simdutf8::basic::from_utf8(bytes).map_err(|_| PeerFault::UTF8)
+    utf8(bytes)
+}
+
+/// Short strings are the rule, and for them the standard library beats a choice of vector instructions.
+#[inline]
+fn utf8(bytes: &[u8]) -> Result<&str, PeerFault> {
+    if bytes.len() < 64 {
+        std::str::from_utf8(bytes).map_err(|_| PeerFault::UTF8)
+    } else {
+        simdutf8::basic::from_utf8(bytes).map_err(|_| PeerFault::UTF8)
+    }
 }
 
 /// Checks a topic name, which may be empty here: a string without wildcards. [MQTT-3.3.2-2]
@@ -29,7 +39,7 @@ pub(crate) fn topic_name(bytes: &[u8]) -> Result<&str, PeerFault> {
     if contains_nul_or_wildcard(bytes) {
         return Err(nul_or_wildcard(bytes));
     }
-    simdutf8::basic::from_utf8(bytes).map_err(|_| PeerFault::UTF8)
+    utf8(bytes)
 }
 
 #[cold]

@@ -14,7 +14,7 @@ fn damage(packet: &mut Vec<u8>, dice: &mut Dice) {
         let byte = match dice.below(4) {
             0 => 0,
             1 => 0xFF,
-            _ => dice.next() as u8,
+            _ => dice.throw() as u8,
         };
         match dice.below(6) {
             0 => packet.truncate(at),
