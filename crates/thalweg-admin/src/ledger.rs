@@ -1,0 +1,186 @@
+//! `GET /v1/ledger`: where every message went.
+
+use crate::answer::Answer;
+use crate::ask::Asker;
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use thalweg_kernel::{DropReason, Ledger, Totals};
+
+/// The books of the whole process, and of each shard.
+#[derive(Debug, Serialize)]
+pub(crate) struct LedgerView {
+    #[serde(flatten)]
+    all: Books,
+    shards: Vec<Books>,
+    shards_silent: usize,
+}
+
+/// Publishes, and the copies they became.
+#[derive(Debug, Serialize)]
+pub(crate) struct Books {
+    publishes: Publishes,
+    copies: Copies,
+}
+
+/// What came in.
+#[derive(Debug, Serialize)]
+struct Publishes {
+    received: u64,
+    received_bytes: u64,
+    by_the_broker: u64,
+    matched: u64,
+    unmatched: u64,
+    refused: u64,
+    retain_refused: u64,
+    repeated: u64,
+    forwarded: u64,
+    arrived: u64,
+}
+
+/// What went out, waits, or is lost.
+#[derive(Debug, Serialize)]
+struct Copies {
+    routed: u64,
+    delivered: u64,
+    delivered_bytes: u64,
+    queued: u64,
+    waiting: u64,
+    in_flight: u64,
+    expired: u64,
+    dropped: u64,
+    dropped_by_reason: BTreeMap<&'static str, u64>,
+    redelivered: u64,
+    unaccounted: i64,
+}
+
+pub(crate) async fn show(State(asker): State<Asker>) -> Answer<LedgerView> {
+    let said = asker.all(|inside| (inside.kernel.ledger().clone(), inside.kernel.totals())).await?;
+    let mut sum = (Ledger::default(), Totals::default());
+    for (ledger, totals) in &said.answers {
+        add_ledger(&mut sum.0, ledger);
+        add_totals(&mut sum.1, totals);
+    }
+    Ok(Json(LedgerView {
+        all: Books::new(&sum.0, &sum.1),
+        shards: said.answers.iter().map(|(ledger, totals)| Books::new(ledger, totals)).collect(),
+        shards_silent: said.silent,
+    }))
+}
+
+impl Books {
+    pub(crate) fn new(ledger: &Ledger, totals: &Totals) -> Self {
+        let (waiting, in_flight) = (totals.waiting as u64, totals.in_flight as u64);
+        let dropped = ledger.dropped_total();
+        let named = DropReason::ALL.iter().zip(ledger.dropped).map(|(reason, count)| (reason.name(), count));
+        let ends = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
+        let kept = ledger.delivered + waiting + in_flight + ledger.expired + dropped;
+        Books {
+            publishes: Publishes {
+                received: ledger.received,
+                received_bytes: ledger.received_bytes,
+                by_the_broker: ends.saturating_sub(ledger.received),
+                matched: ledger.matched,
+                unmatched: ledger.unmatched,
+                refused: ledger.refused,
+                retain_refused: ledger.retain_refused,
+                repeated: ledger.repeated,
+                forwarded: ledger.forwarded,
+                arrived: ledger.arrived,
+            },
+            copies: Copies {
+                routed: ledger.routed,
+                delivered: ledger.delivered,
+                delivered_bytes: ledger.delivered_bytes,
+                queued: waiting + in_flight,
+                waiting,
+                in_flight,
+                expired: ledger.expired,
+                dropped,
+                dropped_by_reason: named.collect(),
+                redelivered: ledger.redelivered,
+                unaccounted: ledger.routed.wrapping_sub(kept) as i64,
+            },
+        }
+    }
+}
+
+/// Adds a shard's books.
+pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
+    // Named one by one, so that a new counter of the kernel's cannot be forgotten here.
+    let Ledger {
+        received,
+        received_bytes,
+        matched,
+        unmatched,
+        refused,
+        retain_refused,
+        repeated,
+        routed,
+        delivered,
+        delivered_bytes,
+        expired,
+        dropped,
+        sessions_expired,
+        redelivered,
+        forwarded,
+        arrived,
+    } = ledger;
+    sum.received += received;
+    sum.received_bytes += received_bytes;
+    sum.matched += matched;
+    sum.unmatched += unmatched;
+    sum.refused += refused;
+    sum.retain_refused += retain_refused;
+    sum.repeated += repeated;
+    sum.routed += routed;
+    sum.delivered += delivered;
+    sum.delivered_bytes += delivered_bytes;
+    sum.expired += expired;
+    for (sum, count) in sum.dropped.iter_mut().zip(dropped) {
+        *sum += count;
+    }
+    sum.sessions_expired += sessions_expired;
+    sum.redelivered += redelivered;
+    sum.forwarded += forwarded;
+    sum.arrived += arrived;
+}
+
+/// Adds a shard's totals. A group that has members on several shards counts on each.
+pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
+    let Totals {
+        sessions_online,
+        sessions,
+        subscriptions,
+        retained,
+        retained_bytes,
+        waiting,
+        in_flight,
+        queued_bytes,
+        groups,
+    } = totals;
+    sum.sessions_online += sessions_online;
+    sum.sessions += sessions;
+    sum.subscriptions += subscriptions;
+    sum.retained += retained;
+    sum.retained_bytes += retained_bytes;
+    sum.waiting += waiting;
+    sum.in_flight += in_flight;
+    sum.queued_bytes += queued_bytes;
+    sum.groups += groups;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_shows_with_its_sign() {
+        let ledger = Ledger { routed: 10, delivered: 4, expired: 1, ..Ledger::default() };
+        let totals = Totals { waiting: 2, in_flight: 1, ..Totals::default() };
+        assert_eq!(Books::new(&ledger, &totals).copies.unaccounted, 2);
+        let totals = Totals { waiting: 7, ..totals };
+        assert_eq!(Books::new(&ledger, &totals).copies.unaccounted, -3);
+    }
+}

@@ -1,0 +1,132 @@
+//! All that metrics are made of, read at one moment.
+
+use crate::answer::Fault;
+use crate::ask::Asker;
+use crate::ledger::{add_ledger, add_totals};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+use thalweg_kernel::{Ledger, Totals};
+use thalweg_server::LoopCounts;
+use thalweg_server::lobby::LobbyCounts;
+use thalweg_server::stages::Stages;
+
+/// What the process and its shards say.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// The program's version.
+    pub version: &'static str,
+    /// Since the start.
+    pub uptime: Duration,
+    /// Whether all listeners accept.
+    pub ready: bool,
+    /// 0 none, 1 waiting copies are dropped, 2 new sessions are refused.
+    pub pressure: usize,
+    /// Bytes of messages, over all shards that answered.
+    pub memory_bytes: usize,
+    /// How many they may be.
+    pub memory_bytes_max: usize,
+    /// The lobby's counts.
+    pub lobby: LobbyCounts,
+    /// Shards there are.
+    pub shards: usize,
+    /// The loops of the shards that answered, by shard.
+    pub loops: Vec<(u16, LoopCounts)>,
+    /// Their books, summed up.
+    pub ledger: Ledger,
+    /// Their totals, summed up.
+    pub totals: Totals,
+    /// Their histograms, summed up.
+    pub stages: Stages,
+    /// Connections that have a session, by listener.
+    pub connections: BTreeMap<String, u64>,
+    /// Resident memory of the process, in bytes; 0 where the system does not say.
+    pub resident_bytes: u64,
+    /// Processor time of the process, in seconds; 0 where the system does not say.
+    pub cpu_seconds: f64,
+}
+
+/// What one shard says.
+struct Part {
+    shard: u16,
+    counts: LoopCounts,
+    ledger: Ledger,
+    totals: Totals,
+    stages: Stages,
+    held: usize,
+    connections: BTreeMap<String, u64>,
+}
+
+impl Gathered {
+    pub(crate) async fn gather(asker: &Asker) -> Result<Self, Fault> {
+        let said = asker.all(|inside| {
+            let mut connections = BTreeMap::new();
+            inside.kernel.for_each_session(|session| {
+                if let Some(connection) = session.link.and_then(|link| inside.connections.view(link)) {
+                    *connections.entry(connection.listener).or_insert(0) += 1;
+                }
+            });
+            Part {
+                shard: inside.shard,
+                counts: inside.counts,
+                ledger: inside.kernel.ledger().clone(),
+                totals: inside.kernel.totals(),
+                stages: inside.stages.clone(),
+                held: inside.kernel.bytes_held(),
+                connections,
+            }
+        });
+        let observer = asker.observer();
+        let mut gathered = Gathered {
+            version: observer.version(),
+            uptime: observer.uptime(),
+            ready: observer.is_ready(),
+            pressure: observer.pressure(),
+            memory_bytes_max: observer.memory_bytes_max(),
+            lobby: observer.lobby(),
+            shards: observer.shard_count(),
+            resident_bytes: resident_bytes().unwrap_or(0),
+            cpu_seconds: cpu_seconds().unwrap_or(0.0),
+            ..Gathered::default()
+        };
+        for part in said.await?.answers {
+            gathered.loops.push((part.shard, part.counts));
+            add_ledger(&mut gathered.ledger, &part.ledger);
+            add_totals(&mut gathered.totals, &part.totals);
+            gathered.stages.merge(&part.stages);
+            gathered.memory_bytes += part.held;
+            for (listener, count) in part.connections {
+                *gathered.connections.entry(listener).or_insert(0) += count;
+            }
+        }
+        Ok(gathered)
+    }
+}
+
+/// Linux, proc(5): the second figure of `statm` counts resident pages, which are 4 KiB on the machines we build for.
+fn resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
+}
+
+/// Linux, proc(5): figures 14 and 15 of `stat` count user and system time in ticks, 100 a second. The second figure is
+/// a name in brackets that may hold blanks.
+fn cpu_seconds() -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut figures = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let user: u64 = figures.nth(11)?.parse().ok()?;
+    let system: u64 = figures.next()?.parse().ok()?;
+    Some((user + system) as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_system_says_what_the_process_uses() {
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
+        assert!(cpu_seconds().is_some());
+    }
+}

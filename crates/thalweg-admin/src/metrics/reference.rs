@@ -1,0 +1,63 @@
+//! `docs/reference/metrics.md`, from the table.
+
+use super::table::METRICS;
+use std::fmt::Write;
+use thalweg_kernel::DropReason;
+use thalweg_server::lobby::LobbyCounts;
+use thalweg_server::stages::SPANS;
+
+/// The reference in Markdown. `REGENERATE=1 cargo test -p thalweg-admin reference` writes it to
+/// `docs/reference/metrics.md`.
+pub fn reference() -> String {
+    let mut out = String::from(
+        "# Metrics\n\n\
+         <!-- Generated from crates/thalweg-admin/src/metrics/table.rs. To write it anew:\n     \
+         REGENERATE=1 cargo test -p thalweg-admin reference -->\n\n\
+         `GET /metrics` on the admin interface (`admin.bind`, by default http://127.0.0.1:7883) answers in Prometheus' text\n\
+         format. Where a topic is named, the same value is published there as a last value each `sys.interval`, for watchers\n\
+         that only speak MQTT; those names are mosquitto's where the meaning is the same.\n\n\
+         | metric | type | unit | meaning | topic |\n|---|---|---|---|---|\n",
+    );
+    for metric in METRICS {
+        let label = metric.label.map(|label| format!("{{{label}}}")).unwrap_or_default();
+        let topic = metric.sys.map(|topic| format!("`$SYS/broker/{topic}`")).unwrap_or_default();
+        let (name, kind, unit, help) = (metric.name, metric.kind.name(), metric.unit, metric.help);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(out, "| `{name}{label}` | {kind} | {unit} | {help} | {topic} |");
+    }
+    let code = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let drops = code(DropReason::ALL.iter().map(|reason| reason.name()).collect());
+    let lobby = code(LobbyCounts::default().named().map(|(name, _)| name).collect());
+    let _ = write!(
+        out,
+        "\n## Labels\n\n\
+         - `stage`: {}. `store.commit` and `cluster.forward` have no samples before there is a store and a cluster.\n\
+         - `reason` of `thalweg_copies_dropped_total`: {drops}.\n\
+         - `reason` of `thalweg_lobby_turned_away_total`: those of the lobby's counters that say why. All of them: {lobby}.\n\n\
+         ## How they add up\n\n\
+         - Publishes: received + the broker's own (wills, `$SYS`, the admin interface) = matched + unmatched + refused +\n  \
+         repeated.\n\
+         - Copies: routed = delivered + waiting + in flight + expired + dropped. `GET /v1/ledger` shows the difference as\n  \
+         `unaccounted`.\n",
+        code(SPANS.to_vec())
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_in_docs_is_not_stale() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+        if std::env::var_os("REGENERATE").is_some() {
+            std::fs::write(path, reference()).expect("docs/reference can be written");
+        }
+        let there = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            there == reference(),
+            "docs/reference/metrics.md is stale: REGENERATE=1 cargo test -p thalweg-admin reference"
+        );
+    }
+}

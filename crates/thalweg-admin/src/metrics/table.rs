@@ -1,0 +1,302 @@
+//! Every metric, declared once: name, kind, unit, labels, meaning, and where its values come from.
+
+use super::gathered::Gathered;
+use Kind::{Counter, Gauge, Histogram};
+use Read::{Each, One, Real, Stages};
+use thalweg_kernel::DropReason;
+use thalweg_server::LoopCounts;
+
+/// What Prometheus is told about a metric's behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows while the process runs.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Samples by size.
+    Histogram,
+}
+
+impl Kind {
+    /// The word in the text format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counter => "counter",
+            Gauge => "gauge",
+            Histogram => "histogram",
+        }
+    }
+}
+
+/// A metric.
+pub struct Metric {
+    /// Its name; counters end in `_total`, and units stand before that.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// What is counted.
+    pub unit: &'static str,
+    /// Its label, if it has one.
+    pub label: Option<&'static str>,
+    /// What it means, in one sentence.
+    pub help: &'static str,
+    /// The `$SYS/broker/…` topic that carries the same value, if there is one.
+    pub sys: Option<&'static str>,
+    pub(super) read: Read,
+}
+
+/// How a metric's values are read.
+pub(super) enum Read {
+    /// One whole number.
+    One(fn(&Gathered) -> u64),
+    /// One real number.
+    Real(fn(&Gathered) -> f64),
+    /// One whole number for each value of the label.
+    Each(fn(&Gathered, &mut Show<'_>)),
+    /// The histograms of the stages.
+    Stages,
+}
+
+/// Takes a label's value and the metric's.
+pub(super) type Show<'a> = dyn FnMut(&str, u64) + 'a;
+
+macro_rules! metrics {
+    ($($kind:ident $name:literal $([$label:literal])? in $unit:literal $(sys $sys:literal)?: $help:literal = $read:expr;)*) => {
+        &[$(Metric {
+            name: $name,
+            kind: $kind,
+            unit: $unit,
+            label: metrics!(@maybe $($label)?),
+            help: $help,
+            sys: metrics!(@maybe $($sys)?),
+            read: $read,
+        },)*]
+    };
+    (@maybe) => { None };
+    (@maybe $text:literal) => { Some($text) };
+}
+
+/// All metrics, in the order in which they are shown.
+pub static METRICS: &[Metric] = metrics! {
+    // The process.
+    Gauge "thalweg_build_info"["version"] in "always 1" sys "version":
+        "The version of the program, as a label."
+        = Each(|g, show| show(g.version, 1));
+    Gauge "thalweg_uptime_seconds" in "seconds" sys "uptime":
+        "Time since the start."
+        = Real(|g| g.uptime.as_secs_f64());
+    Gauge "thalweg_ready" in "0 or 1":
+        "Whether every listener accepts."
+        = One(|g| u64::from(g.ready));
+    Gauge "thalweg_shards" in "shards":
+        "Shards there are."
+        = One(|g| g.shards as u64);
+    Gauge "thalweg_shards_answering" in "shards":
+        "Shards that answered this scrape; what the others know is missing from all sums."
+        = One(|g| g.loops.len() as u64);
+    Gauge "process_resident_memory_bytes" in "bytes":
+        "Resident memory of the process."
+        = One(|g| g.resident_bytes);
+    Counter "process_cpu_seconds_total" in "seconds":
+        "Processor time of the process, user and system."
+        = Real(|g| g.cpu_seconds);
+
+    // Publishes: received + by the broker itself = matched + unmatched + refused + repeated.
+    Counter "thalweg_publishes_received_total" in "messages" sys "publish/messages/received":
+        "Publishes received from clients."
+        = One(|g| g.ledger.received);
+    Counter "thalweg_publishes_received_bytes_total" in "bytes" sys "publish/bytes/received":
+        "Bytes of their payloads."
+        = One(|g| g.ledger.received_bytes);
+    Counter "thalweg_publishes_matched_total" in "messages":
+        "Publishes that somebody wanted, wills and the broker's own among them."
+        = One(|g| g.ledger.matched);
+    Counter "thalweg_publishes_unmatched_total" in "messages":
+        "Publishes that nobody wanted."
+        = One(|g| g.ledger.unmatched);
+    Counter "thalweg_publishes_refused_total" in "messages":
+        "Publishes refused by access rules or limits."
+        = One(|g| g.ledger.refused);
+    Counter "thalweg_publishes_repeated_total" in "messages":
+        "Exactly-once publishes that were repeated and not routed again."
+        = One(|g| g.ledger.repeated);
+    Counter "thalweg_retained_refused_total" in "messages":
+        "Last values refused by their home shard after their publisher was answered."
+        = One(|g| g.ledger.retain_refused);
+
+    // Copies: routed = delivered + waiting + in flight + expired + dropped.
+    Counter "thalweg_copies_routed_total" in "copies":
+        "Copies made for receivers."
+        = One(|g| g.ledger.routed);
+    Counter "thalweg_copies_delivered_total" in "copies" sys "publish/messages/sent":
+        "Copies delivered: QoS 0 in the receiver's output, QoS 1 and 2 acknowledged."
+        = One(|g| g.ledger.delivered);
+    Counter "thalweg_copies_delivered_bytes_total" in "bytes" sys "publish/bytes/sent":
+        "Bytes of their payloads."
+        = One(|g| g.ledger.delivered_bytes);
+    Counter "thalweg_copies_expired_total" in "copies" sys "publish/messages/expired":
+        "Copies whose time ran out before they left."
+        = One(|g| g.ledger.expired);
+    Counter "thalweg_copies_dropped_total"["reason"] in "copies" sys "publish/messages/dropped":
+        "Copies dropped, by reason; the topic carries the sum."
+        = Each(|g, show| DropReason::ALL.iter().zip(g.ledger.dropped).for_each(|(reason, n)| show(reason.name(), n)));
+    Counter "thalweg_copies_redelivered_total" in "copies":
+        "Copies sent again after a reconnect or a time limit."
+        = One(|g| g.ledger.redelivered);
+    Gauge "thalweg_copies_waiting" in "copies":
+        "Copies that wait in queues of sessions and groups."
+        = One(|g| g.totals.waiting as u64);
+    Gauge "thalweg_copies_in_flight" in "copies" sys "messages/inflight":
+        "Copies sent and not yet acknowledged."
+        = One(|g| g.totals.in_flight as u64);
+    Gauge "thalweg_copies_queued" in "copies" sys "messages/stored":
+        "Copies that wait or are in flight."
+        = One(|g| (g.totals.waiting + g.totals.in_flight) as u64);
+    Gauge "thalweg_queued_bytes" in "bytes":
+        "Bytes of messages that wait or are in flight."
+        = One(|g| g.totals.queued_bytes as u64);
+    Counter "thalweg_shard_forwarded_total" in "messages":
+        "Messages handed to other shards, one per message and shard."
+        = One(|g| g.ledger.forwarded);
+    Counter "thalweg_shard_arrived_total" in "messages":
+        "Messages that came from other shards."
+        = One(|g| g.ledger.arrived);
+
+    // What there is.
+    Gauge "thalweg_sessions" in "sessions" sys "clients/total":
+        "Sessions, connected or not."
+        = One(|g| g.totals.sessions as u64);
+    Gauge "thalweg_sessions_online" in "sessions" sys "clients/connected":
+        "Sessions that are connected."
+        = One(|g| g.totals.sessions_online as u64);
+    Gauge "thalweg_sessions_offline" in "sessions" sys "clients/disconnected":
+        "Sessions that are not connected."
+        = One(|g| g.totals.sessions.saturating_sub(g.totals.sessions_online) as u64);
+    Counter "thalweg_sessions_expired_total" in "sessions" sys "clients/expired":
+        "Sessions that ended because they were not connected for too long."
+        = One(|g| g.ledger.sessions_expired);
+    Gauge "thalweg_connections"["listener"] in "connections":
+        "Connections that have a session, by listener."
+        = Each(|g, show| g.connections.iter().for_each(|(listener, count)| show(listener, *count)));
+    Gauge "thalweg_subscriptions" in "subscriptions" sys "subscriptions/count":
+        "Subscriptions."
+        = One(|g| g.totals.subscriptions as u64);
+    Gauge "thalweg_groups" in "groups":
+        "Shared subscriptions; one with members on several shards counts on each."
+        = One(|g| g.totals.groups as u64);
+    Gauge "thalweg_retained_messages" in "messages" sys "retained messages/count":
+        "Last values."
+        = One(|g| g.totals.retained as u64);
+    Gauge "thalweg_retained_bytes" in "bytes":
+        "Bytes of last values."
+        = One(|g| g.totals.retained_bytes as u64);
+
+    // Memory.
+    Gauge "thalweg_memory_held_bytes" in "bytes" sys "store/messages/bytes":
+        "Bytes of messages that wait, are in flight or are last values."
+        = One(|g| g.memory_bytes as u64);
+    Gauge "thalweg_memory_limit_bytes" in "bytes":
+        "The budget for them, limits.memory_bytes_max."
+        = One(|g| g.memory_bytes_max as u64);
+    Gauge "thalweg_pressure_level" in "level":
+        "How short memory is: 0 not at all, 1 copies that would wait are dropped, 2 new sessions are refused, too."
+        = One(|g| g.pressure as u64);
+
+    // The lobby.
+    Counter "thalweg_lobby_accepted_total" in "connections":
+        "Connections accepted, refused ones included."
+        = One(|g| g.lobby.accepted);
+    Counter "thalweg_lobby_admitted_total" in "connections":
+        "Connections handed over to a shard."
+        = One(|g| g.lobby.delivered);
+    Counter "thalweg_lobby_turned_away_total"["reason"] in "connections":
+        "Connections refused, failed or given up before they came to a shard, by reason."
+        = Each(turned_away);
+    Gauge "thalweg_lobby_waiting" in "connections":
+        "Connections in handshake, or whose client is not known yet."
+        = One(|g| g.lobby.waiting);
+    Counter "thalweg_lobby_pauses_total" in "pauses":
+        "Times that a listener paused because of its connect rate."
+        = One(|g| g.lobby.paused_by_rate);
+    Counter "thalweg_lobby_unrouted_total" in "connections":
+        "Connections handed over although their first bytes were not of the listener's protocol."
+        = One(|g| g.lobby.unrouted);
+
+    // The shards' loops.
+    Counter "thalweg_shard_turns_total"["shard"] in "turns":
+        "Turns of the event loop."
+        = Each(|g, show| each_loop(g, show, |counts| counts.turns));
+    Counter "thalweg_shard_reads_total"["shard"] in "system calls":
+        "Reads of sockets."
+        = Each(|g, show| each_loop(g, show, |counts| counts.reads));
+    Counter "thalweg_shard_writes_total"["shard"] in "system calls":
+        "Writes to sockets."
+        = Each(|g, show| each_loop(g, show, |counts| counts.writes));
+    Counter "thalweg_shard_sleeps_total"["shard"] in "system calls":
+        "Times that the loop slept."
+        = Each(|g, show| each_loop(g, show, |counts| counts.sleeps));
+    Counter "thalweg_shard_paces_total"["shard"] in "pauses":
+        "Publishers paused for a congested receiver."
+        = Each(|g, show| each_loop(g, show, |counts| counts.paces));
+    Counter "thalweg_shard_slow_receivers_total"["shard"] in "connections":
+        "Receivers that did not drain in time."
+        = Each(|g, show| each_loop(g, show, |counts| counts.slow_receivers));
+
+    // Where a message's time goes.
+    Histogram "thalweg_stage_seconds"["stage"] in "seconds":
+        "Time per stage of a message's path, from samples; stages are named as in docs/follow-a-publish.md."
+        = Stages;
+};
+
+/// Everything the lobby counts under a name that says why, so that a new reason shows without a change here.
+fn turned_away(g: &Gathered, show: &mut Show<'_>) {
+    const NOT_REASONS: [&str; 5] = ["accepted", "delivered", "waiting", "paused_by_rate", "unrouted"];
+    g.lobby.named().filter(|(name, _)| !NOT_REASONS.contains(name)).for_each(|(name, count)| show(name, count));
+}
+
+fn each_loop(g: &Gathered, show: &mut Show<'_>, pick: fn(&LoopCounts) -> u64) {
+    g.loops.iter().for_each(|(shard, counts)| show(&shard.to_string(), pick(counts)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_follow_the_conventions() {
+        let mut seen = HashSet::new();
+        let mut topics = HashSet::new();
+        for metric in METRICS {
+            let name = metric.name;
+            assert!(seen.insert(name), "{name} is declared twice");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert_eq!(
+                name.ends_with("_total"),
+                metric.kind == Counter,
+                "{name}: counters, and only they, end in _total"
+            );
+            let base = name.trim_end_matches("_total");
+            for unit in ["bytes", "seconds"] {
+                assert_eq!(metric.unit == unit, base.ends_with(unit), "{name}: its unit is {}", metric.unit);
+            }
+            assert!(metric.help.ends_with('.') && !metric.help.contains(['\n', '\\']), "{name}: help is a sentence");
+            if let Some(topic) = metric.sys {
+                assert!(topics.insert(topic), "{topic} is declared twice");
+            }
+        }
+    }
+
+    #[test]
+    fn the_broker_publishes_the_topics_that_the_table_names_and_no_others() {
+        let code = include_str!("../../../thalweg-server/src/sys.rs");
+        for topic in METRICS.iter().filter_map(|metric| metric.sys) {
+            let is_there = code.contains(&format!("\"{topic}\"")) || code.contains(&format!("$SYS/broker/{topic}\""));
+            assert!(is_there, "$SYS/broker/{topic} is not published by thalweg-server/src/sys.rs");
+        }
+        let added = code.split("add(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        for topic in added {
+            assert!(METRICS.iter().any(|metric| metric.sys == Some(topic)), "$SYS/broker/{topic} is not in the table");
+        }
+    }
+}

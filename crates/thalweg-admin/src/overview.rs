@@ -1,0 +1,219 @@
+//! `GET /v1/overview`: the numbers at a glance, as `thalweg top` shows them.
+
+use crate::answer::{Answer, Fault};
+use crate::ask::Asker;
+use crate::ledger::{Books, add_ledger, add_totals};
+use crate::sessions::SessionRow;
+use crate::trace::{mean, quantile};
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use thalweg_kernel::{Ledger, SessionView, Totals};
+use thalweg_server::stages::{SPANS, Stages};
+use thalweg_server::{LoopCounts, clock};
+
+/// The most sessions that can be asked for.
+const SESSIONS_MAX: usize = 100;
+
+/// What to show beside the numbers.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    /// How many of the sessions with the longest queues.
+    #[serde(default)]
+    sessions: usize,
+}
+
+/// Everything at a glance. Rates follow from two of these and the difference of their `monotonic_nanos`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overview {
+    version: &'static str,
+    ready: bool,
+    uptime_seconds: u64,
+    unix_seconds: u64,
+    monotonic_nanos: u64,
+    pressure: &'static str,
+    memory_bytes: usize,
+    memory_bytes_max: usize,
+    sessions_online: usize,
+    sessions: usize,
+    sessions_expired: u64,
+    subscriptions: usize,
+    retained: usize,
+    retained_bytes: usize,
+    groups: usize,
+    queued_bytes: usize,
+    #[serde(flatten)]
+    books: Books,
+    lobby: BTreeMap<&'static str, u64>,
+    stages: Vec<StageRow>,
+    shards: Vec<ShardRow>,
+    shards_silent: usize,
+    longest_queues: Vec<SessionRow>,
+}
+
+/// A stage's samples since the start.
+#[derive(Debug, Serialize)]
+struct StageRow {
+    span: &'static str,
+    samples: u64,
+    nanos_mean: Option<u64>,
+    nanos_p50: Option<u64>,
+    nanos_p99: Option<u64>,
+}
+
+/// A shard's load.
+#[derive(Debug, Serialize)]
+struct ShardRow {
+    shard: u16,
+    connections: usize,
+    sessions: usize,
+    received: u64,
+    delivered: u64,
+    dropped: u64,
+    turns: u64,
+    reads: u64,
+    writes: u64,
+    sleeps: u64,
+    paces: u64,
+    slow_receivers: u64,
+}
+
+/// What one shard says.
+struct Part {
+    shard: u16,
+    connections: usize,
+    totals: Totals,
+    ledger: Ledger,
+    held: usize,
+    counts: LoopCounts,
+    stages: Stages,
+    longest: Vec<SessionView>,
+}
+
+pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overview> {
+    let mend = format!("?sessions=N shows the N sessions with the longest queues, {SESSIONS_MAX} at the most");
+    let Query(Question { sessions }) = match Query::try_from_uri(&uri) {
+        Ok(question) => question,
+        Err(rejection) => return Err(Fault::bad(rejection.body_text(), mend)),
+    };
+    if sessions > SESSIONS_MAX {
+        return Err(Fault::bad("?sessions= is out of range", mend));
+    }
+    let said = asker.all(move |inside| {
+        let mut longest: Vec<SessionView> = Vec::new();
+        if sessions > 0 {
+            inside.kernel.for_each_session(|view| {
+                if view.waiting + view.in_flight as usize > 0 || view.dropped > 0 {
+                    longest.push(view);
+                    // Cut back now and then, so that this stays small however many sessions there are.
+                    if longest.len() >= 4 * SESSIONS_MAX {
+                        keep_longest(&mut longest, sessions);
+                    }
+                }
+            });
+            keep_longest(&mut longest, sessions);
+        }
+        Part {
+            shard: inside.shard,
+            connections: inside.links.len(),
+            totals: inside.kernel.totals(),
+            ledger: inside.kernel.ledger().clone(),
+            held: inside.kernel.bytes_held(),
+            counts: inside.counts,
+            stages: inside.stages.clone(),
+            longest,
+        }
+    });
+    let said = said.await?;
+    let observer = asker.observer();
+    let mut totals = Totals::default();
+    let mut ledger = Ledger::default();
+    let mut stages = Stages::default();
+    for part in &said.answers {
+        add_totals(&mut totals, &part.totals);
+        add_ledger(&mut ledger, &part.ledger);
+        stages.merge(&part.stages);
+    }
+    let all = said.answers.iter().flat_map(|part| part.longest.iter().map(|view| (part.shard, view.clone())));
+    let mut longest: Vec<(u16, SessionView)> = all.collect();
+    longest.sort_by_key(|(_, view)| std::cmp::Reverse(rank(view)));
+    longest.truncate(sessions);
+    Ok(Json(Overview {
+        version: observer.version(),
+        ready: observer.is_ready(),
+        uptime_seconds: observer.uptime().as_secs(),
+        unix_seconds: clock::unix_seconds(),
+        monotonic_nanos: clock::nanos(),
+        pressure: pressure_name(observer.pressure()),
+        memory_bytes: said.answers.iter().map(|part| part.held).sum(),
+        memory_bytes_max: observer.memory_bytes_max(),
+        sessions_online: totals.sessions_online,
+        sessions: totals.sessions,
+        sessions_expired: ledger.sessions_expired,
+        subscriptions: totals.subscriptions,
+        retained: totals.retained,
+        retained_bytes: totals.retained_bytes,
+        groups: totals.groups,
+        queued_bytes: totals.queued_bytes,
+        books: Books::new(&ledger, &totals),
+        lobby: observer.lobby().named().collect(),
+        stages: stage_rows(&stages),
+        shards: said.answers.iter().map(ShardRow::new).collect(),
+        shards_silent: said.silent,
+        longest_queues: longest.into_iter().map(|(shard, view)| SessionRow::new(view, shard)).collect(),
+    }))
+}
+
+/// The level's name; see [`thalweg_kernel::Pressure`].
+pub(crate) fn pressure_name(level: usize) -> &'static str {
+    match level {
+        0 => "none",
+        1 => "drop_waiting",
+        _ => "refuse_sessions",
+    }
+}
+
+/// What waits counts most, then what was lost.
+fn rank(view: &SessionView) -> (usize, u64) {
+    (view.waiting + view.in_flight as usize, view.dropped)
+}
+
+fn keep_longest(views: &mut Vec<SessionView>, count: usize) {
+    views.sort_by_key(|view| std::cmp::Reverse(rank(view)));
+    views.truncate(count);
+}
+
+fn stage_rows(stages: &Stages) -> Vec<StageRow> {
+    let rows = SPANS.iter().zip(&stages.histograms).filter(|(_, histogram)| histogram.count > 0);
+    let rows = rows.map(|(span, histogram)| StageRow {
+        span,
+        samples: histogram.count,
+        nanos_mean: mean(histogram),
+        nanos_p50: quantile(histogram, 50),
+        nanos_p99: quantile(histogram, 99),
+    });
+    rows.collect()
+}
+
+impl ShardRow {
+    fn new(part: &Part) -> Self {
+        let LoopCounts { turns, reads, writes, sleeps, paces, slow_receivers } = part.counts;
+        ShardRow {
+            shard: part.shard,
+            connections: part.connections,
+            sessions: part.totals.sessions,
+            received: part.ledger.received,
+            delivered: part.ledger.delivered,
+            dropped: part.ledger.dropped_total(),
+            turns,
+            reads,
+            writes,
+            sleeps,
+            paces,
+            slow_receivers,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! `GET /v1/trace`: what publishing to a topic would do, step by step, without doing it.
+
+use crate::answer::{Answer, Fault};
+use crate::ask::Asker;
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use thalweg_kernel::{Explained, home};
+use thalweg_model::Address;
+use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS, Span, Stages};
+
+/// Receivers that are named, over all shards.
+const RECEIVERS_NAMED_MAX: usize = 1000;
+
+/// What to trace.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    topic: String,
+    from: Option<String>,
+}
+
+/// The steps of a message that was not sent.
+#[derive(Debug, Serialize)]
+pub(crate) struct Trace {
+    topic: String,
+    from: Option<String>,
+    dry_run: bool,
+    /// What the publisher would hear: `accepted`, `no_match` or `denied`.
+    outcome: &'static str,
+    receivers: usize,
+    groups: usize,
+    rows: Vec<Row>,
+    shards_silent: usize,
+}
+
+/// A step, under its span's name.
+#[derive(Debug, Serialize)]
+struct Row {
+    span: &'static str,
+    /// The shard it would happen on; nothing where that is not known without a publisher.
+    shard: Option<u16>,
+    /// What it concerns: a client, a group, the topic.
+    subject: String,
+    decision: String,
+    /// How long this step took lately, on average over all shards' samples; nothing before the first sample.
+    nanos_mean: Option<u64>,
+    /// The same for the slowest hundredth, at most.
+    nanos_p99: Option<u64>,
+}
+
+/// What one shard says.
+struct Part {
+    shard: u16,
+    explained: Explained,
+    /// The publisher's session is here: whether it may publish there.
+    may_publish: Option<bool>,
+    levels_max: usize,
+    stages: Stages,
+}
+
+pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> {
+    let mend = "ask /v1/trace?topic=a/b, or /v1/trace?topic=a/b&from=CLIENT";
+    let question = Query::<Question>::try_from_uri(&uri);
+    let Query(Question { topic, from }) = question.map_err(|rejection| Fault::bad(rejection.body_text(), mend))?;
+    Address::check(&topic).map_err(|error| Fault::bad(format!("?topic= {topic:?}: {error}"), mend))?;
+    let (address, publisher) = (topic.clone(), from.clone());
+    let said = asker.all(move |inside| {
+        let explained = inside.kernel.explain(&address, None);
+        let publisher = publisher.as_deref().filter(|client| inside.kernel.session_view(client).is_some());
+        Part {
+            shard: inside.shard,
+            may_publish: publisher.map(|client| !is_denied(&inside.kernel.explain(&address, Some(client)), client)),
+            explained,
+            levels_max: inside.kernel.limits().levels_max,
+            stages: inside.stages.clone(),
+        }
+    });
+    let said = said.await?;
+    if let (Some(client), false, 0) = (&from, said.answers.iter().any(|part| part.may_publish.is_some()), said.silent) {
+        return Err(Fault::no_client(client));
+    }
+    let keeper = home(&topic, asker.observer().shard_count() as u16).0;
+    Ok(Json(trace(topic, from, &said.answers, keeper, said.silent)))
+}
+
+/// The kernel says so by naming the publisher itself as the only one concerned.
+fn is_denied(explained: &Explained, publisher: &str) -> bool {
+    matches!(&explained.receivers[..], [(client, what)] if **client == *publisher && what.contains("may not publish"))
+}
+
+fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shards_silent: usize) -> Trace {
+    let mut stages = Stages::default();
+    parts.iter().for_each(|part| stages.merge(&part.stages));
+    let mut rows = Vec::new();
+    let mut add = |span: Span, shard: Option<u16>, subject: &str, decision: String| {
+        let histogram = &stages.histograms[span as usize];
+        rows.push(Row {
+            span: SPANS[span as usize],
+            shard,
+            subject: subject.to_owned(),
+            decision,
+            nanos_mean: mean(histogram),
+            nanos_p99: quantile(histogram, 99),
+        });
+    };
+    let entry = parts.iter().find(|part| part.may_publish.is_some());
+    let entered = entry.map(|part| part.shard);
+    let publisher = from.as_deref().unwrap_or("any publisher");
+    let levels = topic.split('/').count();
+    let levels_max = parts.first().map_or(usize::MAX, |part| part.levels_max);
+    add(Span::NetRead, entered, publisher, "bytes are read, many packets at once".into());
+    add(Span::WireDecode, entered, publisher, "a PUBLISH of its protocol, borrowed from the buffer".into());
+    add(Span::FrontIn, entered, &topic, format!("{levels} levels, {} bytes: a legal address", topic.len()));
+    let denied = entry.is_some_and(|part| part.may_publish == Some(false));
+    let too_deep = levels > levels_max;
+    let receivers: usize = parts.iter().map(|part| part.explained.receivers.len()).sum();
+    let groups: usize = parts.iter().map(|part| part.explained.groups.len()).sum();
+    add(
+        Span::KernelPublish,
+        entered,
+        publisher,
+        match (denied, entry.is_some()) {
+            (true, _) => "refused: the access rules do not let it publish there".into(),
+            (false, true) => "the access rules let it publish there".to_owned(),
+            (false, false) => "access is not checked without ?from=CLIENT".to_owned(),
+        },
+    );
+    if too_deep {
+        let decision = format!("refused: {levels} levels, and limits.topic_levels_max is {levels_max}");
+        add(Span::KernelPublish, entered, &topic, decision);
+    }
+    let goes_on = !denied && !too_deep;
+    if goes_on {
+        let has_last_value = parts.iter().any(|part| part.explained.has_last_value);
+        let decision = match has_last_value {
+            true => "there is a last value, which a retained publish replaces",
+            false => "there is no last value; a retained publish sets one",
+        };
+        add(Span::KernelPublish, Some(keeper), &topic, decision.into());
+        for part in parts {
+            let (here, shared) = (part.explained.receivers.len(), part.explained.groups.len());
+            let decision = format!("{here} receivers and {shared} groups on this shard");
+            add(Span::KernelPublish, Some(part.shard), &topic, decision);
+            for (group, what) in part.explained.groups.iter().take(RECEIVERS_NAMED_MAX) {
+                add(Span::KernelPublish, Some(part.shard), group, format!("one member gets it: {what}"));
+            }
+        }
+        let all = parts.iter().flat_map(|part| part.explained.receivers.iter().map(|receiver| (part.shard, receiver)));
+        for (shard, (client, what)) in all.take(RECEIVERS_NAMED_MAX) {
+            add(Span::FrontOut, Some(shard), client, what.clone());
+        }
+        if receivers > RECEIVERS_NAMED_MAX {
+            add(Span::FrontOut, None, &topic, format!("and {} more", receivers - RECEIVERS_NAMED_MAX));
+        }
+    }
+    let outcome = match (goes_on, receivers + groups) {
+        (false, _) => "denied",
+        (true, 0) => "no_match",
+        (true, _) => "accepted",
+    };
+    let acknowledged = match outcome {
+        "denied" => "QoS 1 and 2: refused with a reason code where the protocol has one; QoS 0: dropped and counted",
+        "no_match" => "QoS 1 and 2: acknowledged, and MQTT 5 publishers hear that nobody wanted it",
+        _ => "QoS 1 and 2: acknowledged; QoS 0: nothing to say",
+    };
+    add(Span::FrontAck, entered, publisher, acknowledged.into());
+    if receivers + groups > 0 && goes_on {
+        add(Span::NetWrite, None, &topic, "one write per connection and turn, whatever it gathered".into());
+        add(Span::KernelSettle, None, &topic, "QoS 1 and 2: forgotten once the receiver has acknowledged".into());
+    }
+    let (receivers, groups) = if goes_on { (receivers, groups) } else { (0, 0) };
+    Trace { topic, from, dry_run: true, outcome, receivers, groups, rows, shards_silent }
+}
+
+/// The mean of a stage's samples.
+pub(crate) fn mean(histogram: &Histogram) -> Option<u64> {
+    histogram.sum_nanos.checked_div(histogram.count)
+}
+
+/// An upper bound of a stage's percentile; nothing if there are no samples or it lies beyond the last bound.
+pub(crate) fn quantile(histogram: &Histogram, percent: u64) -> Option<u64> {
+    let rank = (histogram.count * percent).div_ceil(100);
+    let mut seen = 0;
+    let at = histogram.buckets.iter().position(|count| {
+        seen += count;
+        rank > 0 && seen >= rank
+    });
+    BOUNDS_NANOS.get(at?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(shard: u16, receivers: usize, may_publish: Option<bool>) -> Part {
+        let receiver = |n| (format!("client-{n}").into(), "delivered at once".to_owned());
+        let explained = Explained {
+            receivers: (0..receivers).map(receiver).collect(),
+            groups: Vec::new(),
+            shards: Vec::new(),
+            has_last_value: false,
+        };
+        Part { shard, explained, may_publish, levels_max: 3, stages: Stages::default() }
+    }
+
+    fn check(topic: &str, parts: &[Part], outcome: &str, receivers: usize) -> Trace {
+        let trace = trace(topic.into(), None, parts, 0, 0);
+        assert_eq!((trace.outcome, trace.receivers), (outcome, receivers));
+        trace
+    }
+
+    #[test]
+    fn receivers_of_all_shards_count() {
+        let trace = check("a/b", &[part(0, 2, None), part(1, 1, Some(true))], "accepted", 3);
+        assert_eq!(trace.rows.iter().filter(|row| row.span == "front.out").count(), 3);
+    }
+
+    #[test]
+    fn a_refused_publish_reaches_nobody() {
+        check("a/b", &[part(0, 2, Some(false)), part(1, 1, None)], "denied", 0);
+        check("a/b/c/d", &[part(0, 2, Some(true))], "denied", 0);
+        check("a/b", &[part(0, 0, Some(true))], "no_match", 0);
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_the_spans() {
+        let trace = check("a/b", &[part(0, 2, None)], "accepted", 2);
+        let places = trace.rows.iter().map(|row| SPANS.iter().position(|span| *span == row.span));
+        let places: Vec<usize> = places.map(|place| place.expect("a name of DESIGN §4")).collect();
+        assert!(places.is_sorted());
+    }
+
+    #[test]
+    fn a_percentile_is_the_bound_of_its_bucket() {
+        let mut stages = Stages::default();
+        assert_eq!(quantile(&stages.histograms[0], 50), None);
+        (0..99).for_each(|_| stages.record(Span::NetRead, 60));
+        stages.record(Span::NetRead, 3_000);
+        assert_eq!(quantile(&stages.histograms[0], 50), Some(100));
+        assert_eq!(quantile(&stages.histograms[0], 99), Some(100));
+        assert_eq!(quantile(&stages.histograms[0], 100), Some(3_200));
+        assert_eq!(mean(&stages.histograms[0]), Some(89));
+    }
+}
