@@ -23,7 +23,7 @@ pub struct LinksLimits {
 
 impl Default for LinksLimits {
     fn default() -> Self {
-        LinksLimits { output_high: 256 << 10, output_max: 1 << 20, unflushed_max: 2 << 20 }
+        LinksLimits { output_high: 256 << 10, output_max: 1 << 20, unflushed_max: 8 << 20 }
     }
 }
 
@@ -181,7 +181,7 @@ impl Links {
     pub fn drive(&mut self, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Driven {
         let mut consumed = 0;
         let stopped = loop {
-            if self.unflushed >= self.limits.unflushed_max {
+            if self.should_flush() {
                 break Stopped::FlushFirst;
             }
             let Some(link) = self.get_mut(id) else { break Stopped::Hold };
@@ -252,9 +252,21 @@ impl Links {
         }
     }
 
+    /// Whether so much waits to be flushed that it should be flushed before more is written.
+    #[inline]
+    pub fn should_flush(&self) -> bool {
+        self.unflushed >= self.limits.unflushed_max
+    }
+
     /// Whether any link has something to flush.
     pub fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()
+    }
+
+    /// Whether a link was found above the high-water mark since [`Links::take_congested`].
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        !self.congested.is_empty()
     }
 
     /// Links that were found above the high-water mark since this was last asked.

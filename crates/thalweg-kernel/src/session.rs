@@ -50,7 +50,8 @@ impl Entry {
 pub(crate) enum SubscriptionIds {
     None,
     One(u32),
-    Many(Arc<[u32]>),
+    // Boxed twice to keep the enum, and with it every queued copy, small.
+    Many(Arc<Vec<u32>>),
 }
 
 impl SubscriptionIds {

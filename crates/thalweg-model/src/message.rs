@@ -37,8 +37,8 @@ pub struct Message(Arc<Kept>);
 #[derive(Debug)]
 struct Kept {
     /// Address, then payload.
-    bytes: Box<[u8]>,
-    address_len: u32,
+    body: Body,
+    address_len: u16,
     reliability: Reliability,
     retain: RetainOp,
     priority: u8,
@@ -48,8 +48,18 @@ struct Kept {
     properties: Option<Box<Properties>>,
 }
 
-/// Bytes a kept message costs beside its address and payload (allocation headers included).
-const KEPT_OVERHEAD: usize = 112;
+/// Small messages need no allocation of their own.
+#[derive(Debug)]
+enum Body {
+    Inline(u8, [u8; INLINE_BYTES]),
+    Heap(Box<[u8]>),
+}
+
+/// Address and payload of most sensor readings fit; with this size a kept message is 128 bytes in all.
+const INLINE_BYTES: usize = 70;
+
+/// Bytes a kept message costs beside a body that has its own allocation (allocation headers included).
+const KEPT_OVERHEAD: usize = 144;
 
 impl Message {
     /// Copies a message out of buffers that will be reused.
@@ -64,12 +74,10 @@ impl Message {
         publisher: u64,
         properties: Option<Box<Properties>>,
     ) -> Self {
-        let mut bytes = Vec::with_capacity(address.len() + payload.len());
-        bytes.extend_from_slice(address.as_bytes());
-        bytes.extend_from_slice(payload);
         Message(Arc::new(Kept {
-            bytes: bytes.into_boxed_slice(),
-            address_len: address.len() as u32,
+            body: Body::new(address.as_bytes(), payload),
+            // An address holds at most 65,535 bytes; `Address::check` and every codec see to it.
+            address_len: address.len() as u16,
             reliability,
             retain,
             priority: 0,
@@ -83,12 +91,12 @@ impl Message {
     /// The canonical address.
     pub fn address(&self) -> &str {
         // Only `new` writes these bytes, from a &str; from_utf8 cannot fail.
-        std::str::from_utf8(&self.0.bytes[..self.0.address_len as usize]).unwrap_or("")
+        std::str::from_utf8(&self.0.body.bytes()[..self.0.address_len as usize]).unwrap_or("")
     }
 
     /// The payload, as it was sent.
     pub fn payload(&self) -> &[u8] {
-        &self.0.bytes[self.0.address_len as usize..]
+        &self.0.body.bytes()[self.0.address_len as usize..]
     }
 
     /// What the publisher asked for.
@@ -128,6 +136,64 @@ impl Message {
 
     /// Bytes of memory it holds, for byte-bounded queues.
     pub fn bytes(&self) -> usize {
-        KEPT_OVERHEAD + self.0.bytes.len() + self.0.properties.as_ref().map_or(0, |p| p.bytes())
+        KEPT_OVERHEAD + self.0.body.heap_bytes() + self.0.properties.as_ref().map_or(0, |p| p.bytes())
+    }
+}
+
+impl Body {
+    #[inline]
+    fn new(address: &[u8], payload: &[u8]) -> Self {
+        let len = address.len() + payload.len();
+        if len <= INLINE_BYTES {
+            let mut bytes = [0; INLINE_BYTES];
+            bytes[..address.len()].copy_from_slice(address);
+            bytes[address.len()..len].copy_from_slice(payload);
+            return Body::Inline(len as u8, bytes);
+        }
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(address);
+        bytes.extend_from_slice(payload);
+        Body::Heap(bytes.into_boxed_slice())
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Inline(len, bytes) => &bytes[..*len as usize],
+            Body::Heap(bytes) => bytes,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Body::Inline(..) => 0,
+            Body::Heap(bytes) => bytes.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(address: &str, payload: &[u8]) -> Message {
+        Message::new(address, payload, Reliability::AtMostOnce, RetainOp::None, Time::NEVER, Time::ZERO, 0, None)
+    }
+
+    #[test]
+    fn address_and_payload_come_back_at_every_size() {
+        for address_len in [1, 11, 69, 70, 71, 300] {
+            for payload_len in [0, 1, 59, 60, 5000] {
+                let (address, payload) = ("a".repeat(address_len), vec![7; payload_len]);
+                let message = message(&address, &payload);
+                assert_eq!(message.address(), address);
+                assert_eq!(message.payload(), payload);
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_message_is_one_small_allocation() {
+        assert!(size_of::<Kept>() <= 112, "{}", size_of::<Kept>());
     }
 }

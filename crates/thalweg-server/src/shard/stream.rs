@@ -240,6 +240,19 @@ impl Shard {
         self.congested = congested;
     }
 
+    /// Flushes what has piled up without pausing anybody.
+    pub(super) fn relieve(&mut self) {
+        let mut congested = std::mem::take(&mut self.congested);
+        self.links.take_congested(&mut congested);
+        for &receiver in &congested {
+            self.flush(receiver);
+        }
+        self.congested = congested;
+        if self.links.should_flush() {
+            self.flush_dirty();
+        }
+    }
+
     fn waiting(&mut self, id: LinkId) -> usize {
         let wire = self.connections.get_mut(id).map_or(0, |connection| connection.wire.len() - connection.wire_sent);
         wire + self.links.get(id).map_or(0, |link| link.out.len() - link.sent)

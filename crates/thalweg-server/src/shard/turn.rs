@@ -232,6 +232,10 @@ impl Shard {
             ToShard::Messages(from, messages) => {
                 for message in messages {
                     self.kernel.on_shard(from, message, self.now, &mut self.links);
+                    // What other shards send is not paced, so it must not pile up here unsent.
+                    if self.links.should_flush() || self.links.is_congested() {
+                        self.relieve();
+                    }
                 }
             }
             ToShard::Ask(ask) => {
