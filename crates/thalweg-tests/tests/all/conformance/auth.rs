@@ -127,6 +127,20 @@ fn scram_lets_in_who_knows_the_password() {
     assert_eq!(ada(&broker).until_pong(), []);
 }
 
+/// The exchange has no words for explanations in packets that must stay small. [MQTT-3.15.2-2] [MQTT-3.15.2-3]
+#[test]
+fn auth_keeps_within_the_clients_packet_size() {
+    let Some(broker) = guarded() else { return };
+    let scram = Scram::new("pencil");
+    let connect = Connect::new(V5, unique("scram")).with(scram.first());
+    // Method, and the longest data that SCRAM needs here.
+    let mut peer = Peer::open_to(broker, V5).taking_at_most(200);
+    peer.send(&connect.with(property::four(property::MAXIMUM_PACKET_SIZE, 200)).bytes());
+    let challenge = expect_auth(&mut peer, 0x18);
+    peer.send(&auth(0x18, &scram.last(&challenge).0));
+    assert_eq!(peer.connack().code, 0);
+}
+
 /// [MQTT-4.12.0-4] [MQTT-4.13.2-1] [MQTT-3.2.2-7]
 #[test]
 fn scram_refuses_who_does_not() {

@@ -5,6 +5,8 @@ use super::packet::Version::*;
 use super::packet::*;
 use super::peer::*;
 
+/// The client here was written from the specification alone, and nothing beyond it is needed. [MQTT3-7.0.0-2]
+///
 /// [MQTT-3.1.4-5] [MQTT-3.2.0-1] [MQTT-3.2.0-2] [MQTT-3.2.2-1] [MQTT-3.2.2-8] [MQTT3-3.1.4-4] [MQTT3-3.2.0-1]
 #[test]
 fn a_good_connect_is_answered_by_exactly_one_connack() {
@@ -140,7 +142,7 @@ fn an_empty_client_id_with_clean_session_0_is_refused_in_mqtt_311() {
     assert_eq!(peer.ending(), Ending::Connack(2));
 }
 
-/// [MQTT-3.1.4-3] [MQTT-3.1.3-2] [MQTT-3.14.4-2] [MQTT-4.13.2-1] [MQTT3-3.1.4-2] [MQTT3-3.1.3-2]
+/// [MQTT-3.1.4-3] [MQTT-3.1.3-2] [MQTT-3.14.4-1] [MQTT-3.14.4-2] [MQTT-3.14.2-1] [MQTT-3.14.2-2] [MQTT-4.13.2-1] [MQTT3-3.1.4-2] [MQTT3-3.1.3-2]
 #[test]
 fn a_client_id_that_connects_again_ends_the_older_connection() {
     for older in [V31, V311, V5] {

@@ -49,7 +49,7 @@ fn refused(broker: &Arc<Broker>, connect: &Connect, code: u8) {
     assert_eq!(peer.ending(), Ending::Connack(code), "{connect:?}");
 }
 
-/// [MQTT-3.2.2-9] [MQTT-3.1.2-21] [MQTT-3.2.2-8]
+/// [MQTT-3.2.2-9] [MQTT-3.2.2-8]
 #[test]
 fn connack_tells_everything_that_is_missing() {
     let Some(broker) = narrow() else { return };

@@ -22,6 +22,8 @@ pub struct Peer {
     unread: Vec<u8>,
     pending: VecDeque<Packet>,
     next_id: u16,
+    /// Bytes of the largest packet this peer said it takes.
+    packet_bytes_max: usize,
     // A broker of the test's own lives for as long as somebody talks to it.
     broker: Arc<Broker>,
 }
@@ -94,7 +96,15 @@ impl Peer {
     pub fn open_to(broker: Arc<Broker>, version: Version) -> Self {
         let stream = TcpStream::connect(broker.mqtt()).expect("the broker accepts");
         stream.set_nodelay(true).expect("a fresh socket takes options");
-        Self { stream, version, unread: Vec::new(), pending: VecDeque::new(), next_id: 1, broker }
+        Self {
+            stream,
+            version,
+            unread: Vec::new(),
+            pending: VecDeque::new(),
+            next_id: 1,
+            packet_bytes_max: usize::MAX,
+            broker,
+        }
     }
 
     /// Connects with a clean session under a name of its own.
@@ -105,6 +115,12 @@ impl Peer {
     /// Sends CONNECT and expects to be accepted.
     pub fn connect(connect: &Connect) -> (Self, Connack) {
         Self::open(connect.version).accepted(connect)
+    }
+
+    /// Fails the test when the broker sends a packet of more bytes than this.
+    pub fn taking_at_most(mut self, packet_bytes_max: usize) -> Self {
+        self.packet_bytes_max = packet_bytes_max;
+        self
     }
 
     /// Sends CONNECT on this socket and expects to be accepted.
@@ -371,7 +387,10 @@ impl Peer {
 
     fn read_packet(&mut self, deadline: Instant) -> Option<Packet> {
         loop {
+            let before = self.unread.len();
             if let Some(packet) = read(self.version, &mut self.unread) {
+                let size = before - self.unread.len();
+                assert!(size <= self.packet_bytes_max, "[MQTT-3.1.2-24]: {size} bytes of {packet:?}");
                 return Some(packet);
             }
             let left = deadline.saturating_duration_since(Instant::now());
