@@ -2,6 +2,7 @@
 
 use crate::alias::{InboundAliases, OutboundAliases};
 use crate::codec::frame::Frame;
+use crate::codec::publish::Fields;
 use crate::codec::{ack, auth, connack, connect, disconnect, ping, suback, subscribe, unsubscribe};
 use crate::packet::{PacketType, Sender};
 use crate::packet_ids::PacketIds;
@@ -247,7 +248,7 @@ impl ClientSide {
 
     fn on_publish<'b>(&mut self, frame: Frame<'b>) -> Result<Publish<'b>, PeerFault> {
         let v5 = self.version.is_v5();
-        let publish = Publish::decode(frame, v5, Place::PublishToClient, &mut self.inbound)?;
+        let publish = Fields::decode(&frame, v5, Place::PublishToClient, &mut self.inbound)?.publish(&frame);
         if v5 && publish.qos != QoS::AtMostOnce {
             if self.unsettled >= self.receive_max {
                 return Err(PeerFault::RECEIVE_MAXIMUM);

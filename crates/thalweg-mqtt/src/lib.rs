@@ -16,6 +16,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_pairs;
 pub mod topic;
 mod varint;
 mod version;
@@ -24,9 +25,10 @@ pub use client::{Ack, ClientConnAck, ClientEvent, ClientSide, PublishError, Serv
 pub use codec::*;
 pub use fault::PeerFault;
 pub use packet::{PacketType, Sender};
-pub use properties::{Properties, Property, PropertyIter, PublishProperties, TextPairs};
+pub use properties::{Properties, Property, PropertyIter, PublishProperties};
 pub use reason::ReasonCode;
 pub use server::{Event, ServerLimits, ServerSide, TooLarge};
+pub use text_pairs::TextPairs;
 pub use topic::{ShareFilter, TopicError};
 pub use varint::VARINT_MAX;
 pub use version::{QoS, Version};

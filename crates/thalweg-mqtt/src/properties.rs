@@ -9,7 +9,7 @@
 use thalweg_wire::Reader;
 
 use crate::text::{self, fits16, put16};
-use crate::{PeerFault, varint};
+use crate::{PeerFault, TextPairs, varint};
 
 /// One property with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,49 +229,6 @@ impl<'a> Iterator for PropertyIter<'a> {
 
 /// The properties of a PUBLISH or a will.
 pub type PublishProperties<'a> = Properties<'a>;
-
-/// A source of user properties for outgoing packets: implemented for slices and vectors of text pairs and for received
-/// blocks; a front implements it for its own message type.
-pub trait TextPairs {
-    /// Calls `each` with every name and value, in order; the same sequence every time.
-    fn for_each(&self, each: &mut dyn FnMut(&str, &str));
-}
-
-impl std::fmt::Debug for dyn TextPairs + '_ {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut map = f.debug_map();
-        self.for_each(&mut |name, value| {
-            map.entry(&name, &value);
-        });
-        map.finish()
-    }
-}
-
-impl<A: AsRef<str>, B: AsRef<str>> TextPairs for [(A, B)] {
-    fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
-        for (name, value) in self {
-            each(name.as_ref(), value.as_ref());
-        }
-    }
-}
-
-impl<A: AsRef<str>, B: AsRef<str>> TextPairs for Vec<(A, B)> {
-    fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
-        self.as_slice().for_each(each);
-    }
-}
-
-impl<A: AsRef<str>, B: AsRef<str>, const N: usize> TextPairs for [(A, B); N] {
-    fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
-        self.as_slice().for_each(each);
-    }
-}
-
-impl<T: TextPairs + ?Sized> TextPairs for &T {
-    fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
-        (**self).for_each(each);
-    }
-}
 
 impl TextPairs for Properties<'_> {
     fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {

@@ -184,3 +184,39 @@ impl std::fmt::Display for ReasonCode {
         write!(f, "{} (0x{:02x})", self.name(), self.byte())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PacketType, Sender};
+
+    #[test]
+    fn every_reason_code_has_its_number_a_name_and_a_packet() {
+        assert_eq!(ReasonCode::ALL.len(), 43);
+        for code in ReasonCode::ALL {
+            assert_eq!(ReasonCode::from_byte(code.byte()), Some(*code));
+            assert!(!code.name().is_empty());
+            let homes = [
+                PacketType::ConnAck,
+                PacketType::PubAck,
+                PacketType::PubRel,
+                PacketType::SubAck,
+                PacketType::UnsubAck,
+                PacketType::Disconnect,
+                PacketType::Auth,
+            ];
+            let belongs = |sender| homes.iter().any(|packet| code.belongs_to(*packet, sender));
+            assert!(belongs(Sender::Client) || belongs(Sender::Server), "{code}");
+        }
+        assert_eq!((0..=255).filter_map(ReasonCode::from_byte).count(), 43);
+    }
+
+    /// [MQTT3-3.2.2-6]
+    #[test]
+    fn every_return_code_of_mqtt3_comes_back() {
+        for code in 0..=5 {
+            assert_eq!(ReasonCode::from_v3_return_code(code).map(ReasonCode::v3_return_code), Some(code));
+        }
+        assert_eq!(ReasonCode::from_v3_return_code(6), None);
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::alias::{InboundAliases, OutboundAliases};
 use crate::codec::frame::{Frame, frame_len};
+use crate::codec::publish::Fields;
 use crate::codec::{ack, auth, connack, connect, disconnect, ping, suback, subscribe, unsubscribe};
 use crate::packet::{PacketType, Sender};
 use crate::properties::Place;
@@ -198,15 +199,20 @@ impl ServerSide {
         let Some(frame) = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())? else {
             return Ok(None);
         };
-        let event = match (frame.first, frame.body) {
-            (0x30..=0x3F, _) => Event::Publish(self.on_publish(frame)?),
+        match (frame.first, frame.body) {
+            (0x30..=0x3F, _) => {
+                let v5 = self.version.is_v5();
+                let fields = Fields::decode(&frame, v5, Place::PublishToServer, &mut self.inbound)?;
+                self.admit(frame.first)?;
+                Ok(Some((frame.whole.len(), Event::Publish(fields.publish(&frame)))))
+            }
             // The common acknowledgement, without the detour.
             (0x40, [high, low]) if *high | *low != 0 => {
-                Event::PubAck { id: u16::from_be_bytes([*high, *low]), reason: ReasonCode::Success }
+                let id = u16::from_be_bytes([*high, *low]);
+                Ok(Some((frame.whole.len(), Event::PubAck { id, reason: ReasonCode::Success })))
             }
-            _ => self.on_other(frame)?,
-        };
-        Ok(Some((frame.whole.len(), event)))
+            _ => Ok(Some((frame.whole.len(), self.on_other(frame)?))),
+        }
     }
 
     /// How many bytes the frame at the start of `bytes` has in all, as soon as its header is complete.
@@ -214,29 +220,20 @@ impl ServerSide {
         frame_len(bytes)
     }
 
+    /// What concerns the first byte of a PUBLISH that is valid in itself: rare, except QoS 1 and 2 of MQTT 5.
     #[inline]
-    fn on_publish<'b>(&mut self, frame: Frame<'b>) -> Result<Publish<'b>, PeerFault> {
-        let v5 = self.version.is_v5();
-        let publish = Publish::decode(frame, v5, Place::PublishToServer, &mut self.inbound)?;
-        if frame.first & self.refused != 0 {
-            return Err(self.refusal(&publish));
+    fn admit(&mut self, first: u8) -> Result<(), PeerFault> {
+        if first & self.refused != 0 {
+            let retained = first & self.refused & 1 != 0;
+            return Err(if retained { PeerFault::RETAIN_NOT_SUPPORTED } else { PeerFault::QOS_NOT_SUPPORTED });
         }
-        if v5 && publish.qos != QoS::AtMostOnce {
+        if first & 0b0110 != 0 && self.version.is_v5() {
             if self.unsettled >= self.limits.receive_max {
                 return Err(PeerFault::RECEIVE_MAXIMUM);
             }
             self.unsettled += 1;
         }
-        Ok(publish)
-    }
-
-    #[cold]
-    fn refusal(&self, publish: &Publish<'_>) -> PeerFault {
-        if publish.retain && self.refused & 1 != 0 {
-            PeerFault::RETAIN_NOT_SUPPORTED
-        } else {
-            PeerFault::QOS_NOT_SUPPORTED
-        }
+        Ok(())
     }
 
     #[inline(never)]
@@ -502,10 +499,13 @@ impl ServerSide {
     }
 
     /// A step of enhanced authentication: `ContinueAuthentication`, or `Success` at the end of a re-authentication.
-    /// Writes nothing to a client that named no Authentication Method. [MQTT-4.12.0-6]
+    /// Writes nothing to a client that named no Authentication Method [MQTT-4.12.0-6], nor any other reason
+    /// [MQTT-3.15.2-1]: a failure is said with `connack` or `disconnect`.
     pub fn auth(&mut self, reason: ReasonCode, method: &str, data: Option<&[u8]>, out: &mut Vec<u8>) {
-        if self.auth_method.is_some() && self.state != State::Closed {
-            let reason = reason.fitted_to(PacketType::Auth, Sender::Server);
+        if self.auth_method.is_some()
+            && self.state != State::Closed
+            && reason.belongs_to(PacketType::Auth, Sender::Server)
+        {
             auth::encode(reason, method, data, &Info::default(), self.client_bytes_max, out);
         }
     }

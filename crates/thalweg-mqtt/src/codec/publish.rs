@@ -100,61 +100,86 @@ const DUP: u8 = 0b1000;
 const QOS: u8 = 0b0110;
 const RETAIN: u8 = 0b0001;
 
-impl<'b> Publish<'b> {
+/// The fields of a PUBLISH, checked. It is turned into a [`Publish`] in the place where that is returned: the flags of
+/// a [`Publish`] are single bytes, and each copy of them on the way out would wait for the stores to finish.
+pub(crate) struct Fields<'b> {
+    topic: TopicRef<'b>,
+    /// A packet identifier, as wide as a register for the same reason.
+    id: u64,
+    properties: PublishProperties<'b>,
+    payload: &'b [u8],
+}
+
+impl<'b> Fields<'b> {
     /// Decodes a PUBLISH; learns and resolves topic aliases.
     #[inline]
     pub(crate) fn decode(
-        frame: Frame<'b>,
+        frame: &Frame<'b>,
         v5: bool,
         place: Place,
         aliases: &mut InboundAliases,
-    ) -> Result<Publish<'b>, PeerFault> {
-        let first = frame.first;
-        let qos = QoS::from_bits(first >> 1 & 0b11).ok_or(PeerFault::PUBLISH_QOS_3)?;
+    ) -> Result<Fields<'b>, PeerFault> {
+        let qos_bits = frame.first & QOS;
         let mut r = Reader::new(frame.body);
-        let topic = text::topic_name(r.bytes16().ok_or(PeerFault::TRUNCATED)?)?;
-        let id = if qos == QoS::AtMostOnce {
-            if first & DUP != 0 {
-                return Err(PeerFault::DUP_WITH_QOS_0);
+        let name = text::topic_name(r.bytes16().ok_or(PeerFault::TRUNCATED)?)?;
+        let mut packet_id = 0;
+        if qos_bits != 0 {
+            if qos_bits == QOS {
+                return Err(PeerFault::PUBLISH_QOS_3);
             }
-            0
-        } else {
-            match r.u16() {
-                None => return Err(PeerFault::TRUNCATED),
-                Some(0) => return Err(PeerFault::PACKET_ID_ZERO),
-                Some(id) => id,
+            packet_id = u64::from(r.u16().ok_or(PeerFault::TRUNCATED)?);
+            if packet_id == 0 {
+                return Err(PeerFault::PACKET_ID_ZERO);
             }
-        };
-        let mut plain = first & (DUP | QOS | RETAIN) == 0;
-        let mut properties = PublishProperties::EMPTY;
-        let mut topic_ref = TopicRef::Borrowed(topic);
-        if v5 {
-            properties = PublishProperties::decode(&mut r, place)?;
-            // The alias belongs to this connection, and the expiry shrinks while the message waits. [MQTT-3.3.2-6]
-            plain &= !properties.has_any(bit(id::TOPIC_ALIAS) | bit(id::MESSAGE_EXPIRY) | bit(id::SUBSCRIPTION_ID));
-            if let Some(alias) = properties.topic_alias() {
-                if topic.is_empty() {
-                    topic_ref = TopicRef::Alias(aliases.topic(alias)?);
-                } else {
-                    aliases.define(alias, topic)?;
-                }
-            } else if topic.is_empty() {
-                return Err(PeerFault::TOPIC_EMPTY);
-            }
-        } else if topic.is_empty() {
-            return Err(PeerFault::TOPIC_EMPTY);
+        } else if frame.first & DUP != 0 {
+            return Err(PeerFault::DUP_WITH_QOS_0);
         }
-        Ok(Publish {
-            dup: first & DUP != 0,
-            qos,
-            retain: first & RETAIN != 0,
-            topic: topic_ref,
-            id,
-            properties,
-            payload: r.rest(),
+        let properties = if v5 { PublishProperties::decode(&mut r, place)? } else { PublishProperties::EMPTY };
+        let topic = if name.is_empty() || properties.has_any(bit(id::TOPIC_ALIAS)) {
+            resolve(name, &properties, aliases)?
+        } else {
+            TopicRef::Borrowed(name)
+        };
+        Ok(Fields { topic, id: packet_id, properties, payload: r.rest() })
+    }
+
+    /// The packet.
+    #[inline]
+    pub(crate) fn publish(self, frame: &Frame<'b>) -> Publish<'b> {
+        // The alias belongs to one connection, and the expiry shrinks while the message waits. [MQTT-3.3.2-6]
+        let bound = bit(id::TOPIC_ALIAS) | bit(id::MESSAGE_EXPIRY) | bit(id::SUBSCRIPTION_ID);
+        Publish {
+            dup: frame.first & DUP != 0,
+            qos: match frame.first & QOS {
+                0 => QoS::AtMostOnce,
+                0b0010 => QoS::AtLeastOnce,
+                _ => QoS::ExactlyOnce,
+            },
+            retain: frame.first & RETAIN != 0,
+            topic: self.topic,
+            id: self.id as u16,
+            properties: self.properties,
+            payload: self.payload,
             frame: frame.whole,
-            plain,
-        })
+            plain: frame.first & (DUP | QOS | RETAIN) == 0 && !self.properties.has_any(bound),
+        }
+    }
+}
+
+/// What to do about a topic alias, or about a topic that is empty.
+#[inline(never)]
+fn resolve<'b>(
+    name: &'b str,
+    properties: &PublishProperties<'_>,
+    aliases: &mut InboundAliases,
+) -> Result<TopicRef<'b>, PeerFault> {
+    match properties.topic_alias() {
+        None => Err(PeerFault::TOPIC_EMPTY),
+        Some(alias) if name.is_empty() => Ok(TopicRef::Alias(aliases.topic(alias)?)),
+        Some(alias) => {
+            aliases.define(alias, name)?;
+            Ok(TopicRef::Borrowed(name))
+        }
     }
 }
 

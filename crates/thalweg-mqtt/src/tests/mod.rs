@@ -7,6 +7,7 @@ mod mirror;
 mod mutations;
 mod pair;
 mod peek;
+mod properties;
 mod roundtrip;
 mod transcripts;
 
