@@ -1,2 +1,62 @@
-//! thalweg
-fn main() {}
+//! `thalweg`: the one binary. Broker, clients, and what an operator needs, as commands of one program.
+//!
+//! *Knows:* people: arguments, words, exit codes. What it does it asks of the libraries. Start reading at [`cli::Cli`], which
+//! declares every command; each has a file of its own with a function `run`.
+#![forbid(unsafe_code)]
+
+mod admin_api;
+mod cli;
+mod config;
+mod failure;
+mod format;
+mod lines;
+mod link;
+mod log;
+mod passwd;
+mod publish;
+mod quantity;
+mod reference;
+mod request;
+mod serve;
+mod socket;
+mod subscribe;
+#[cfg(test)]
+mod tests;
+mod top;
+mod trace;
+mod url;
+
+use std::io::{stdin, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// Freeing memory in another thread than it came from, as messages do on their way through shards, is what it is good at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Config(command) => config::run(command, &mut stdout().lock()),
+        Command::Passwd(args) => passwd::run(args, stdin()),
+        Command::Pub(args) => publish::run(args, stdin()),
+        Command::Sub(args) => subscribe::run(args, &mut stdout().lock()),
+        Command::Req(args) => request::run(args, &mut stdout().lock()),
+        Command::Top(args) => top::run(args, &mut stdout().lock()),
+        Command::Trace(args) => trace::run(args, &mut stdout().lock()),
+        Command::Reference(command) => reference::run(command, &mut stdout().lock()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_silent() {
+                eprintln!("{failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Asking a running broker's admin API, for `top` and `trace`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cli::AdminArgs;
+use crate::failure::Failure;
+
+/// A way to ask one broker.
+pub struct AdminApi {
+    agent: ureq::Agent,
+    base: String,
+    token: Option<String>,
+}
+
+impl AdminApi {
+    /// For the broker that the flags name; nothing is asked yet.
+    pub fn new(args: &AdminArgs) -> Result<AdminApi, Failure> {
+        let base = args.url.trim_end_matches('/');
+        if !base.starts_with("http://") {
+            return Err(Failure::usage(format!("`{}` does not start with http://", args.url))
+                .mend("The admin API speaks plain HTTP; reach a distant one through an SSH tunnel or a TLS proxy on this machine"));
+        }
+        let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
+        let token =
+            args.token.clone().or_else(|| std::env::var("THALWEG_ADMIN_TOKEN").ok()).filter(|token| !token.is_empty());
+        Ok(AdminApi { agent: config.into(), base: base.to_owned(), token })
+    }
+
+    /// The broker's address as it was given.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks for a JSON document. `query` is name and value, not yet escaped.
+    pub fn json(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.agent.get(&url).query_pairs(query.iter().copied());
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut response = request.call().map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let body: Result<Value, _> = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_json();
+        match (status.is_success(), body) {
+            (true, Ok(value)) => Ok(value),
+            (true, Err(error)) => Err(Failure::new(format!("{url} does not answer in JSON: {error}"))
+                .mend("Is this the admin API of a thalweg broker?")),
+            // The API says itself what is wrong and how to mend it.
+            (false, Ok(Value::Object(fault))) if fault.contains_key("error") => {
+                let word = |key: &str| fault.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+                Err(Failure::new(word("error")).mend(match status.as_u16() {
+                    401 => "Give the value of admin.token with --token, or in THALWEG_ADMIN_TOKEN".to_owned(),
+                    _ => word("mend"),
+                }))
+            }
+            (false, _) => {
+                Err(Failure::new(format!("{url} answers {status}")).mend("Is this the admin API of a thalweg broker?"))
+            }
+        }
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        let words = error.to_string();
+        match error {
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Failure::new(format!("nobody listens on {}", self.base))
+                    .mend("Is the broker running, and admin.enabled not false? Name its admin.bind with --url")
+            }
+            _ => Failure::new(format!("{} cannot be asked: {words}", self.base)).mend("Check --url"),
+        }
+    }
+}
+
+/// A member that should be a number, 0 if it is none.
+pub fn number(value: &Value, name: &str) -> f64 {
+    value.get(name).and_then(Value::as_f64).unwrap_or(0.0)
+}
+
+/// A member that should be text, empty if it is none.
+pub fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A member that should be a list, empty if it is none.
+pub fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const BODY_BYTES_MAX: u64 = 64 << 20;

@@ -1,0 +1,597 @@
+//! The command line: every command and every flag, each declared once. `--help`, the parser and
+//! `docs/reference/cli.md` all come from here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use thalweg_mqtt::{QoS, Version, topic};
+
+use crate::format::Format;
+use crate::quantity;
+use crate::url::BrokerUrl;
+
+/// One broker for every IoT messaging protocol
+///
+/// Start a broker with `thalweg serve`, listen with `thalweg sub '#'`, and say something with `thalweg pub hello -m world`.
+/// Nothing has to be configured for that.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the broker
+    ///
+    /// Without any setting it listens on 127.0.0.1 only: MQTT on port 1883, MQTT over WebSocket on 8083, the admin HTTP API
+    /// on 7883. A line with the word `ready` tells when all of them accept.
+    ///
+    /// SIGHUP reads the configuration again without dropping a client; SIGINT and SIGTERM stop the broker in order.
+    #[command(after_help = "Examples:
+  thalweg serve
+  thalweg serve --config /etc/thalweg.toml
+  thalweg serve --set listeners.mqtt.bind=0.0.0.0:1883 --set access.password_file=passwords")]
+    Serve(ServeArgs),
+
+    /// Check, explain or show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+
+    /// Set or delete a user's password in a password file
+    ///
+    /// The password is asked for twice, or read with --stdin. It is stored as an argon2id hash. The broker reads the
+    /// file given by `access.password_file`, and again at SIGHUP.
+    #[command(after_help = "Examples:
+  thalweg passwd passwords alice
+  printf '%s' \"$SECRET\" | thalweg passwd passwords alice --stdin
+  thalweg passwd passwords alice --delete")]
+    Passwd(PasswdArgs),
+
+    /// Publish messages
+    ///
+    /// Exits with 0 only once the broker has taken responsibility for every message: after its acknowledgement with QoS
+    /// 1 and 2, after everything was handed over with QoS 0.
+    #[command(after_help = "Examples:
+  thalweg pub plant/1/temperature -m 21.5
+  thalweg pub plant/1/state -m on --retain -q 1
+  thalweg pub plant/1/state -m '' --retain                 # removes the retained message
+  thalweg pub plant/1/camera --file picture.jpg --content-type image/jpeg
+  tail -f log | thalweg pub plant/1/log --stdin-lines -q 1
+  thalweg pub load/test -m x --count 100000 --rate 5000/s")]
+    Pub(PubArgs),
+
+    /// Subscribe and print what arrives
+    ///
+    /// Runs until Ctrl-C, --count or --timeout. With --count, it fails when --timeout passes first.
+    #[command(after_help = "Examples:
+  thalweg sub '#'
+  thalweg sub 'plant/+/temperature' --format '%T %t %p'
+  thalweg sub 'plant/#' --format json | jq .topic
+  thalweg sub jobs --share workers -q 1
+  thalweg sub alarms -q 1 --id pager --clean-start false --expiry 7d
+  thalweg sub 'plant/+/state' --retained-only --timeout 1s
+
+A format is text with these marks:
+  %t topic           %p payload         %x payload in hex   %l payload length
+  %q QoS             %r retained (0/1)  %d duplicate (0/1)  %T time of arrival, UTC
+  %c content type    %R response topic  %C correlation data in hex
+  %e expiry, seconds %u user properties %i subscription identifiers
+  %% a percent sign  \\n \\t \\\\ as usual
+or one of the words json (an object per line), raw (payloads and nothing else), hex (payloads in hex, one per line).")]
+    Sub(SubArgs),
+
+    /// Ask a question and print the answer (MQTT 5)
+    ///
+    /// Publishes with a response topic and correlation data, then waits for the answer that carries the same
+    /// correlation data.
+    #[command(after_help = "Examples:
+  thalweg req plant/1/calibrate -m '{\"sensor\": 3}'
+  thalweg req time -m '' --timeout 2s --format raw")]
+    Req(ReqArgs),
+
+    /// Watch a broker: rates, connections, queues, the slowest clients
+    #[command(after_help = "Examples:
+  thalweg top
+  thalweg top --url http://127.0.0.1:7883 --once")]
+    Top(TopArgs),
+
+    /// Say who would receive a message, and why others would not
+    ///
+    /// Asks the broker for a dry run: nothing is published. Rows are named by the stages a message goes through, the same
+    /// words as in /metrics and in docs/follow-a-publish.md.
+    #[command(after_help = "Examples:
+  thalweg trace plant/1/temperature
+  thalweg trace plant/1/temperature --from gateway-7")]
+    Trace(TraceArgs),
+
+    /// Print a reference document in Markdown
+    #[command(subcommand, hide = true)]
+    Reference(ReferenceCommand),
+}
+
+/// Where the configuration comes from; later sources win over earlier ones.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfigArgs {
+    /// Configuration file in TOML. THALWEG_* environment variables and --set win over it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder for what the broker keeps; the same as --set data_dir=DIR
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Change one setting, as often as needed, such as --set listeners.mqtt.bind=127.0.0.1:1884
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+}
+
+/// `thalweg serve`
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// `thalweg config …`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Find all mistakes at once; exits with 2 if there are any
+    Check(ConfigArgs),
+    /// Say what a setting is for, what it takes, its value here and where that came from
+    #[command(after_help = "Examples:
+  thalweg config explain queue.overflow
+  thalweg config explain listeners.mqtt
+  thalweg config explain")]
+    Explain {
+        /// A setting, or a table of settings; all of them if left out
+        key: Option<String>,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+    /// Print the configuration in force as a TOML file, with where each value came from
+    Show(ConfigArgs),
+    /// Print the reference of all settings in Markdown
+    Reference,
+}
+
+/// `thalweg passwd`
+#[derive(Args, Debug)]
+pub struct PasswdArgs {
+    /// The password file; made if it does not exist
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The user
+    #[arg(value_name = "USER")]
+    pub user: String,
+    /// Delete the user
+    #[arg(long, conflicts_with_all = ["scram", "stdin"])]
+    pub delete: bool,
+    /// Store a verifier for MQTT 5 enhanced authentication with SCRAM-SHA-256 instead; a user can have both
+    #[arg(long)]
+    pub scram: bool,
+    /// Read the password from standard input: its first line
+    #[arg(long)]
+    pub stdin: bool,
+}
+
+/// How to reach the broker and how to introduce oneself.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection")]
+pub struct ConnectArgs {
+    /// mqtt://[USER[:PASSWORD]@]HOST[:PORT], or mqtts://, ws:// or wss://…[/PATH]. Default: the environment variable
+    /// THALWEG_URL, else mqtt://127.0.0.1:1883
+    #[arg(long, value_name = "URL")]
+    pub url: Option<BrokerUrl>,
+    /// Connect to a Unix socket instead of the host in --url
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// MQTT version: 3.1, 3.1.1 or 5
+    #[arg(long = "v", value_name = "VERSION", default_value = "5", value_parser = version)]
+    pub mqtt_version: Version,
+    /// Client identifier. Default: the broker chooses one
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// How long the broker may hear nothing from us before it gives us up; 0s switches that off
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
+    pub keep_alive: Duration,
+    /// How long to wait for the connection and its acknowledgement
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    pub connect_timeout: Duration,
+    /// Authorities to trust, in PEM. Default: the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Our certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// The key of our certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Do not check the broker's certificate: anybody can pretend to be it
+    #[arg(long)]
+    pub insecure: bool,
+    /// The will: what the broker publishes when it loses us.
+    #[command(flatten)]
+    pub will: WillArgs,
+}
+
+/// The will.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Will: what the broker publishes when it loses us")]
+pub struct WillArgs {
+    /// Topic of the will
+    #[arg(long = "will", value_name = "TOPIC", value_parser = topic_name)]
+    pub will_topic: Option<String>,
+    /// Payload of the will
+    #[arg(long, value_name = "TEXT", requires = "will_topic", default_value = "")]
+    pub will_message: String,
+    /// QoS of the will
+    #[arg(long, value_name = "QOS", requires = "will_topic", default_value = "0", value_parser = qos)]
+    pub will_qos: QoS,
+    /// Retain the will
+    #[arg(long, requires = "will_topic")]
+    pub will_retain: bool,
+    /// Wait so long before the will is published (MQTT 5)
+    #[arg(long, value_name = "TIME", requires = "will_topic", value_parser = quantity::seconds)]
+    pub will_delay: Option<u32>,
+}
+
+/// What a message carries besides its payload.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Properties (MQTT 5)")]
+pub struct PropertyArgs {
+    /// A user property; as often as needed
+    #[arg(long = "user-property", value_name = "NAME=VALUE", value_parser = pair)]
+    pub user_properties: Vec<(String, String)>,
+    /// Media type of the payload
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// Where an answer should go
+    #[arg(long, value_name = "TOPIC", value_parser = topic_name)]
+    pub response_topic: Option<String>,
+    /// Correlation data: text, or bytes in hex behind 0x
+    #[arg(long, value_name = "DATA", value_parser = bytes)]
+    pub correlation: Option<Bytes>,
+    /// How long the message may wait for a receiver
+    #[arg(long = "expiry", value_name = "TIME", value_parser = quantity::seconds)]
+    pub expiry_secs: Option<u32>,
+    /// Say that the payload is UTF-8 text
+    #[arg(long)]
+    pub text: bool,
+}
+
+/// `thalweg pub`
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("payload").required(true))]
+pub struct PubArgs {
+    /// The topic
+    #[arg(value_name = "TOPIC", value_parser = topic_name)]
+    pub topic: String,
+    /// The payload as text
+    #[arg(short, long, value_name = "TEXT", group = "payload", allow_hyphen_values = true)]
+    pub message: Option<String>,
+    /// The payload is this file's content
+    #[arg(short, long, value_name = "FILE", group = "payload")]
+    pub file: Option<PathBuf>,
+    /// The payload is all of standard input
+    #[arg(short, long, group = "payload")]
+    pub stdin: bool,
+    /// Each line of standard input is a message
+    #[arg(short = 'l', long, group = "payload", conflicts_with = "count")]
+    pub stdin_lines: bool,
+    /// Quality of service: 0, 1 or 2
+    #[arg(short, long, value_name = "QOS", default_value = "0", value_parser = qos)]
+    pub qos: QoS,
+    /// The broker keeps the message and gives it to later subscribers
+    #[arg(short, long)]
+    pub retain: bool,
+    /// Publish so many times
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub count: u64,
+    /// Publish no faster than this, such as 100/s
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    pub rate: Option<f64>,
+    /// Properties.
+    #[command(flatten)]
+    pub properties: PropertyArgs,
+    /// Connection.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// `thalweg sub`
+#[derive(Args, Debug)]
+pub struct SubArgs {
+    /// One or more topic filters; `+` stands for one level, `#` for all that follow. Quote them for the shell
+    #[arg(value_name = "FILTER", required = true, value_parser = topic_filter)]
+    pub filters: Vec<String>,
+    /// Highest quality of service wanted: 0, 1 or 2
+    #[arg(short, long, value_name = "QOS", default_value = "0", value_parser = qos)]
+    pub qos: QoS,
+    /// Share the messages with all others who subscribe with this group: each message goes to one of them
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub share: Option<String>,
+    /// How to print a message; see below
+    #[arg(short = 'F', long, value_name = "FORMAT", default_value = "%t %p")]
+    pub format: Format,
+    /// Stop after so many messages
+    #[arg(short, long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    pub timeout: Option<Duration>,
+    /// Print retained messages only
+    #[arg(long, conflicts_with = "no_retained")]
+    pub retained_only: bool,
+    /// Do not print messages that were retained before we subscribed
+    #[arg(long)]
+    pub no_retained: bool,
+    /// Do not send us what we publish with the same connection (MQTT 5)
+    #[arg(long, conflicts_with = "share", hide = true)]
+    pub no_local: bool,
+    /// `false` resumes the session that --id left behind, with the messages that waited in it
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub clean_start: bool,
+    /// How long the broker keeps our session after we leave. Default: 0s, or 1h with --clean-start false (MQTT 5)
+    #[arg(long = "expiry", value_name = "TIME", value_parser = quantity::seconds)]
+    pub session_expiry: Option<u32>,
+    /// Connection.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// `thalweg req`
+#[derive(Args, Debug)]
+pub struct ReqArgs {
+    /// The topic of the question
+    #[arg(value_name = "TOPIC", value_parser = topic_name)]
+    pub topic: String,
+    /// The question
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub message: String,
+    /// Quality of service of the question and of the answer: 0, 1 or 2. From 1 on the broker tells when nobody listens
+    #[arg(short, long, value_name = "QOS", default_value = "1", value_parser = qos)]
+    pub qos: QoS,
+    /// How long to wait for the answers
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    pub timeout: Duration,
+    /// How many answers to wait for
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub count: u64,
+    /// How to print an answer, as in `thalweg sub`
+    #[arg(short = 'F', long, value_name = "FORMAT", default_value = "%p")]
+    pub format: Format,
+    /// Properties.
+    #[command(flatten)]
+    pub properties: PropertyArgs,
+    /// Connection.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// How to reach the admin API.
+#[derive(Args, Clone, Debug)]
+pub struct AdminArgs {
+    /// The broker's admin API
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7883")]
+    pub url: String,
+    /// The token of `admin.token`, if one is set. Default: the environment variable THALWEG_ADMIN_TOKEN
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+/// `thalweg top`
+#[derive(Args, Debug)]
+pub struct TopArgs {
+    /// Print once and leave, for scripts
+    #[arg(long)]
+    pub once: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
+    pub every: Duration,
+    /// How many sessions to list
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 15)]
+    pub sessions: usize,
+    /// Admin API.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `thalweg trace`
+#[derive(Args, Debug)]
+pub struct TraceArgs {
+    /// The topic a message would be published to
+    #[arg(value_name = "TOPIC", value_parser = topic_name)]
+    pub topic: String,
+    /// The client that would publish it, to apply its rights
+    #[arg(long, value_name = "CLIENT")]
+    pub from: Option<String>,
+    /// Look again every second until Ctrl-C
+    #[arg(long)]
+    pub live: bool,
+    /// Admin API.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `thalweg reference …`
+#[derive(Debug, Subcommand)]
+pub enum ReferenceCommand {
+    /// The command line: docs/reference/cli.md
+    Cli,
+    /// The settings: docs/reference/config.md
+    Config,
+}
+
+impl Default for ConnectArgs {
+    fn default() -> Self {
+        ConnectArgs {
+            url: None,
+            unix: None,
+            mqtt_version: Version::V5,
+            id: None,
+            keep_alive: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+            ca: None,
+            cert: None,
+            key: None,
+            insecure: false,
+            will: WillArgs {
+                will_topic: None,
+                will_message: String::new(),
+                will_qos: QoS::AtMostOnce,
+                will_retain: false,
+                will_delay: None,
+            },
+        }
+    }
+}
+
+/// Bytes given on the command line. A type of its own: clap takes `Vec<u8>` for a list of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "3.1" | "3" => Ok(Version::V31),
+        "3.1.1" | "4" => Ok(Version::V311),
+        "5" | "5.0" => Ok(Version::V5),
+        _ => Err("write 3.1, 3.1.1 or 5".into()),
+    }
+}
+
+fn qos(text: &str) -> Result<QoS, String> {
+    let number = text.parse().map_err(|_| "write 0, 1 or 2".to_owned())?;
+    QoS::from_bits(number).ok_or_else(|| "write 0, 1 or 2".into())
+}
+
+fn topic_name(text: &str) -> Result<String, String> {
+    topic::validate_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn topic_filter(text: &str) -> Result<String, String> {
+    match topic::ShareFilter::parse(text).map_err(|error| error.to_string())? {
+        Some(_) => Ok(text.to_owned()),
+        None => topic::validate_filter(text).map(|()| text.to_owned()).map_err(|error| error.to_string()),
+    }
+}
+
+fn group(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.contains(['/', '+', '#', '\0']) {
+        true => Err("a group is at least one character, and none of / + #".into()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| "write NAME=VALUE".into())
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    let Some(hex) = text.strip_prefix("0x") else { return Ok(Bytes(text.as_bytes().to_vec())) };
+    let digits = hex.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err("behind 0x, write two hex digits for each byte".into());
+    }
+    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    Ok(Bytes(digits.chunks(2).filter_map(byte).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' ').map(|word| word.trim_matches('\'')))
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn these_lines_are_understood() {
+        let table = [
+            "thalweg serve",
+            "thalweg serve --config a.toml --data /tmp/x --set a=b --set c=d",
+            "thalweg config check",
+            "thalweg config explain",
+            "thalweg config explain queue.overflow --set queue.overflow=drop-oldest",
+            "thalweg config show --config a.toml",
+            "thalweg config reference",
+            "thalweg passwd file alice",
+            "thalweg passwd file alice --scram --stdin",
+            "thalweg passwd file alice --delete",
+            "thalweg pub a/b -m hello",
+            "thalweg pub a/b -m -1",
+            "thalweg pub a/b --message=",
+            "thalweg pub a/b -f picture.jpg --content-type image/jpeg --retain -q 2",
+            "thalweg pub a/b --stdin",
+            "thalweg pub a/b -l --rate 10/s",
+            "thalweg pub a -m x --count 3 --v 3.1.1 --id me --unix /tmp/s",
+            "thalweg pub a -m x --user-property k=v --user-property k=w --correlation 0x00ff --expiry 10s --text",
+            "thalweg pub a -m x --will gone --will-message bye --will-qos 1 --will-retain --will-delay 5s",
+            "thalweg pub a -m x --url wss://u:p@h:1/x --ca ca.pem --cert c.pem --key k.pem --insecure",
+            "thalweg sub # a/+/b",
+            "thalweg sub $share/g/a -q 1 --count 3 --timeout 10s",
+            "thalweg sub a --share g --format json --retained-only",
+            "thalweg sub a --no-retained --id me --clean-start false --expiry never",
+            "thalweg req a -m x --timeout 2s",
+            "thalweg top --once --url http://127.0.0.1:1 --token t",
+            "thalweg trace a/b --from c --live",
+            "thalweg reference cli",
+        ];
+        for line in table {
+            if let Err(error) = parse(line) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn these_lines_are_refused_in_words() {
+        let table = [
+            ("thalweg", "Usage"),
+            ("thalweg pub a", "required"),
+            ("thalweg pub a -m x -f y", "cannot be used with"),
+            ("thalweg pub a -l --count 2", "cannot be used with"),
+            ("thalweg pub a/+ -m x", "wildcard"),
+            ("thalweg pub a -m x -q 3", "0, 1 or 2"),
+            ("thalweg pub a -m x --v 4.0", "3.1, 3.1.1 or 5"),
+            ("thalweg pub a -m x --url http://h", "not one of mqtt"),
+            ("thalweg pub a -m x --correlation 0x0", "two hex digits"),
+            ("thalweg pub a -m x --user-property k", "NAME=VALUE"),
+            ("thalweg pub a -m x --expiry soon", "10s"),
+            ("thalweg pub a -m x --rate 0", "above 0"),
+            ("thalweg pub a -m x --cert c", "--key"),
+            ("thalweg pub a -m x --will-message bye", "--will"),
+            ("thalweg sub", "FILTER"),
+            ("thalweg sub a#", "#"),
+            ("thalweg sub $share/g", "$share"),
+            ("thalweg sub a --share g/h", "a group is"),
+            ("thalweg sub a --format %z", "%z"),
+            ("thalweg sub a --retained-only --no-retained", "cannot be used with"),
+            ("thalweg passwd f u --delete --scram", "cannot be used with"),
+            ("thalweg serv", "similar"),
+        ];
+        for (line, words) in table {
+            let error = parse(line).expect_err(line).to_string();
+            assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn correlation_data_is_text_or_hex() {
+        assert_eq!(bytes("abc"), Ok(Bytes(b"abc".to_vec())));
+        assert_eq!(bytes("0x00fF"), Ok(Bytes(vec![0, 255])));
+        assert_eq!(bytes("0x"), Ok(Bytes(Vec::new())));
+    }
+}

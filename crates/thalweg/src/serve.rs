@@ -1,0 +1,135 @@
+//! `thalweg serve`: the broker as a process: configuration, log, signals, exit code.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use thalweg_admin::{AdminHandle, AdminSettings};
+use thalweg_server::Server;
+use thalweg_server::config::{Config, Reload};
+use tracing::{error, info, warn};
+
+use crate::cli::{ConfigArgs, ServeArgs};
+use crate::config::{in_words, load};
+use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure};
+use crate::log::{self, Level};
+
+/// Runs the broker until it is asked to stop.
+pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let (config, origins) = load(&args.config)?;
+    let unreadable = config.unreadable_files(&origins);
+    if !unreadable.is_empty() {
+        return Err(in_words(unreadable));
+    }
+    let level = log::start(&config.log)?;
+    // Before anything runs, so that no signal is missed, and SIGHUP never ends us.
+    let mut signals = signals()?;
+    raise_descriptor_limit();
+    let mut broker = Broker::start(config)?;
+    broker.say_ready();
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => broker.reload(&args.config, &level),
+            _ => break,
+        }
+    }
+    info!("stopping: clients are told, then everything ends");
+    broker.stop();
+    info!("stopped");
+    Ok(())
+}
+
+/// Server and admin API, and the configuration they run with.
+struct Broker {
+    server: Server,
+    admin: Option<AdminHandle>,
+    config: Config,
+}
+
+impl Broker {
+    fn start(config: Config) -> Result<Broker, Failure> {
+        let server = Server::start(config.clone()).map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
+        let admin = match config.admin.enabled {
+            true => {
+                let settings = AdminSettings { bind: config.admin.bind, token: config.admin.token.clone() };
+                Some(thalweg_admin::start(server.observer(), settings).map_err(Failure::new)?)
+            }
+            false => None,
+        };
+        Ok(Broker { server, admin, config })
+    }
+
+    /// The line that supervisors and scripts wait for; it comes whatever the log's level is.
+    fn say_ready(&self) {
+        let mut addresses: Vec<String> =
+            self.server.listening().iter().map(|(name, address)| format!("{name} on {address}")).collect();
+        addresses.extend(self.admin.as_ref().map(|admin| format!("admin on http://{}", admin.local_addr())));
+        let addresses = addresses.join(", ");
+        match tracing::enabled!(tracing::Level::INFO) && self.config.log.file.is_none() {
+            true => info!("ready: {addresses}"),
+            false => {
+                info!("ready: {addresses}");
+                eprintln!("ready: {addresses}");
+            }
+        }
+    }
+
+    /// Reads the configuration again and takes over what can change while clients are connected. On any mistake everything
+    /// stays as it was.
+    fn reload(&mut self, args: &ConfigArgs, level: &Level) {
+        let (config, origins) = match load(args) {
+            Ok(loaded) => loaded,
+            Err(failure) => return error!("reload refused, nothing is changed: {failure}"),
+        };
+        let unreadable = config.unreadable_files(&origins);
+        if !unreadable.is_empty() {
+            return error!("reload refused, nothing is changed: {}", in_words(unreadable));
+        }
+        let changes = self.config.diff(&config);
+        if let Err(errors) = self.server.reload(config.clone()) {
+            return error!("reload refused, nothing is changed: {}", in_words(errors));
+        }
+        level.set(config.log.level);
+        for change in &changes {
+            // Values stay out of the log: some are secrets.
+            match change.reload {
+                Reload::Now => info!("reloaded: {} applies now", change.key),
+                Reload::NewConnections => info!("reloaded: {} applies to new connections", change.key),
+                Reload::Restart => warn!("reloaded: {} applies when the broker starts again", change.key),
+            }
+        }
+        match changes.len() {
+            0 => info!("reloaded: no setting changed; password, access and certificate files were read again"),
+            count => info!("reloaded: {count} settings changed"),
+        }
+        self.config = config;
+    }
+
+    fn stop(self) {
+        // The admin API first: it asks the server, which is about to go.
+        if let Some(admin) = self.admin {
+            admin.stop();
+        }
+        self.server.stop();
+    }
+}
+
+/// SIGHUP, and SIGINT and SIGTERM once. The second of these ends the process at once.
+fn signals() -> Result<Signals, Failure> {
+    let trouble = |error: std::io::Error| Failure::new(format!("signals cannot be received: {error}"));
+    let is_stopping = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), is_stopping.clone())
+            .map_err(trouble)?;
+        signal_hook::flag::register(signal, is_stopping.clone()).map_err(trouble)?;
+    }
+    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(trouble)
+}
+
+/// Every connection takes a file descriptor, and systems hand out fewer than they allow.
+fn raise_descriptor_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        warn!("the limit of open files stays low: {error}; raise it with `ulimit -n` if many clients are to connect");
+    }
+}

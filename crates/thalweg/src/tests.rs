@@ -1,0 +1,140 @@
+//! The client commands against a broker in this process.
+
+use clap::Parser;
+use thalweg_server::Server;
+use thalweg_server::config::Config;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+use crate::{publish, request, subscribe};
+
+/// A broker on a free port, stopped when it is dropped.
+struct Broker {
+    server: Server,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let sets = [
+            "listeners.mqtt.bind=127.0.0.1:0",
+            "listeners.websocket.bind=127.0.0.1:0",
+            "admin.enabled=false",
+            "shards=2",
+        ];
+        let (config, _) = Config::from_text(None, std::iter::empty(), &sets.map(str::to_owned)).expect("legal");
+        Broker { server: Server::start(config).expect("loopback has free ports") }
+    }
+
+    fn url(&self, listener: &str, scheme: &str) -> String {
+        let (_, address) = self.server.listening().iter().find(|(name, _)| name == listener).expect("it listens");
+        format!("{scheme}://{address}")
+    }
+
+    /// Runs a command line against the broker; returns what it printed.
+    fn run(&self, line: &str) -> Result<String, Failure> {
+        self.run_at(&self.url("mqtt", "mqtt"), line, b"")
+    }
+
+    fn run_at(&self, url: &str, line: &str, input: &'static [u8]) -> Result<String, Failure> {
+        let words = std::iter::once("thalweg").chain(line.split(' ')).chain(["--url", url]);
+        let cli = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut out = Vec::new();
+        match &cli.command {
+            Command::Pub(args) => publish::run(args, input)?,
+            Command::Sub(args) => subscribe::run(args, &mut out)?,
+            Command::Req(args) => request::run(args, &mut out)?,
+            other => panic!("not a client command: {other:?}"),
+        }
+        Ok(String::from_utf8(out).expect("the tests print text"))
+    }
+}
+
+#[test]
+fn a_retained_message_is_found_by_a_later_subscriber_in_every_version_and_qos() {
+    let broker = Broker::start();
+    for version in ["3.1", "3.1.1", "5"] {
+        for qos in 0..3 {
+            let topic = format!("plant/{version}/{qos}");
+            broker.run(&format!("pub {topic} -m on -q {qos} --retain --v {version}")).expect("published");
+            let printed = broker
+                .run(&format!("sub {topic} -q 2 --count 1 --timeout 10s --v {version} --format %t=%p,%q,%r"))
+                .expect("printed");
+            assert_eq!(printed, format!("{topic}=on,{qos},1\n"));
+        }
+    }
+}
+
+#[test]
+fn a_session_that_is_kept_has_what_was_published_meanwhile() {
+    let broker = Broker::start();
+    let sub = "sub log/# -q 1 --id keeper --clean-start false --expiry 1h";
+    assert_eq!(broker.run(&format!("{sub} --timeout 200ms")).expect("subscribed"), "");
+    let url = broker.url("mqtt", "mqtt");
+    broker.run_at(&url, "pub log/a -q 1 --stdin-lines", b"one\ntwo\n\nthree").expect("published");
+    let printed = broker.run(&format!("{sub} --count 4 --timeout 10s")).expect("printed");
+    assert_eq!(printed, "log/a one\nlog/a two\nlog/a \nlog/a three\n");
+}
+
+#[test]
+fn websockets_carry_the_same() {
+    let broker = Broker::start();
+    let url = broker.url("websocket", "ws");
+    broker.run_at(&url, "pub a -m ping -q 2 --retain", b"").expect("published");
+    assert_eq!(broker.run_at(&url, "sub a --count 1 --timeout 10s", b"").expect("printed"), "a ping\n");
+}
+
+#[test]
+fn every_message_of_a_large_publish_is_acknowledged() {
+    let broker = Broker::start();
+    let sub = "sub load -q 2 --id counter --clean-start false --format %l";
+    broker.run(&format!("{sub} --timeout 200ms")).expect("subscribed");
+    broker.run("pub load -m 36-bytes-like-a-sensor-would-publish -q 2 --count 3000").expect("published");
+    let printed = broker.run(&format!("{sub} --count 3000 --timeout 20s")).expect("printed");
+    assert_eq!(printed.lines().count(), 3000);
+}
+
+#[test]
+fn properties_arrive_as_they_were_given() {
+    let broker = Broker::start();
+    broker
+        .run("pub a -m {} --retain --content-type application/json --response-topic b --correlation 0x00ff --user-property k=v")
+        .expect("published");
+    let printed = broker.run("sub a --count 1 --timeout 10s --format %c|%R|%C|%u").expect("printed");
+    assert_eq!(printed, "application/json|b|00ff|k=v\n");
+}
+
+#[test]
+fn a_timeout_before_the_count_is_a_failure_and_one_without_a_count_is_none() {
+    let broker = Broker::start();
+    let failure = broker.run("sub nothing --count 1 --timeout 100ms").expect_err("nothing is published");
+    assert!(failure.to_string().contains("0 of 1 messages"), "{failure}");
+    assert_eq!(broker.run("sub nothing --timeout 100ms").expect("no count, no failure"), "");
+}
+
+#[test]
+fn a_question_that_nobody_hears_fails_at_once() {
+    let broker = Broker::start();
+    let failure = broker.run("req nobody -m hello --timeout 10s").expect_err("nobody answers");
+    assert!(failure.to_string().contains("nobody listens"), "{failure}");
+}
+
+#[test]
+fn a_broker_that_is_not_there_is_told_in_words() {
+    let broker = Broker::start();
+    let url = broker.url("mqtt", "mqtt");
+    broker.server.stop();
+    let cli = Cli::try_parse_from(["thalweg", "pub", "a", "-m", "x", "--url", &url]).expect("legal");
+    let Command::Pub(args) = &cli.command else { panic!("it is pub") };
+    let failure = publish::run(args, &b""[..]).expect_err("nobody listens").to_string();
+    assert!(failure.contains("nobody listens") && failure.contains("thalweg serve"), "{failure}");
+}
+
+#[test]
+fn a_port_of_another_protocol_is_told_in_words() {
+    let broker = Broker::start();
+    let at = |listener, scheme| broker.run_at(&broker.url(listener, scheme), "pub a -m x --connect-timeout 5s", b"");
+    for (listener, scheme) in [("websocket", "mqtt"), ("mqtt", "ws"), ("mqtt", "mqtts")] {
+        let failure = at(listener, scheme).expect_err(scheme).to_string();
+        assert!(failure.contains("port"), "{scheme} on {listener}: {failure}");
+    }
+}
