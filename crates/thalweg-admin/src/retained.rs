@@ -12,8 +12,11 @@ use serde::Serialize;
 use thalweg_model::{Filter, Message, Time};
 use thalweg_server::clock;
 
-/// Bytes of a payload that are shown in a list; a filter without a wildcard shows all of its one payload.
+/// Bytes of a payload that are shown in a list.
 const PAYLOAD_SHOWN_MAX: usize = 1024;
+
+/// Bytes that are shown of the one payload that a filter without wildcards finds.
+const PAYLOAD_ALONE_MAX: usize = 1 << 20;
 
 /// A last value. Of `payload` and `payload_base64` one is there: text if it is UTF-8.
 #[derive(Debug, Serialize)]
@@ -46,7 +49,7 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Retaine
     let filter =
         Filter::new(text).map_err(|error| Fault::bad(format!("?filter= {text:?}: {error}"), "try a/+/b or a/#"))?;
     let limit = wanted.limit();
-    let shown_max = if filter.has_wildcard() { PAYLOAD_SHOWN_MAX } else { usize::MAX };
+    let shown_max = if filter.has_wildcard() { PAYLOAD_SHOWN_MAX } else { PAYLOAD_ALONE_MAX };
     let said = asker.all(move |inside| inside.kernel.last_values_matching(&filter, limit + 1, inside.now)).await?;
     let mut found: Vec<Message> = said.answers.into_iter().flatten().collect();
     found.sort_by(|a, b| a.address().cmp(b.address()));

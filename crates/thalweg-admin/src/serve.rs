@@ -1,6 +1,7 @@
 //! The threads: one accepts and answers, a few more wait for shards.
 
 use crate::ask::Asker;
+use crate::gate::REQUESTS_MAX;
 use crate::routes;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,13 +24,17 @@ pub struct AdminSettings {
 }
 
 /// Connections open at once; further ones wait in the listener's backlog.
-pub const CONNECTIONS_MAX: usize = 256;
+pub const CONNECTIONS_MAX: usize = 128;
 
 /// Time a caller has to send a request's head, idle time on a kept connection included.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Threads that wait for shards, so that the `admin` thread never does.
-const WAITING_THREADS_MAX: usize = 4;
+/// How long a connection lives at the most: a caller that does not read its answers must not keep its place.
+const CONNECTION_LIFE_MAX: Duration = Duration::from_secs(300);
+
+/// Threads that wait for shards, so that the `admin` thread never does. As many as requests, so that none waits for
+/// another's thread while a shard is busy; they come when needed and go when idle.
+const WAITING_THREADS_MAX: usize = REQUESTS_MAX;
 
 /// How long answers under way may take when the interface stops.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -129,8 +134,10 @@ async fn accept(listener: TcpListener, app: axum::Router) {
                 .header_read_timeout(HEAD_TIMEOUT)
                 .max_buf_size(64 << 10)
                 .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "an admin connection ended");
+            match tokio::time::timeout(CONNECTION_LIFE_MAX, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "an admin connection ended"),
+                Err(_) => tracing::debug!("an admin connection has lived for long enough"),
             }
             drop(place);
         });

@@ -1,0 +1,365 @@
+//! The interface of a real broker in this process, asked over real sockets; its clients speak MQTT by hand.
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use thalweg_admin::{AdminHandle, AdminSettings, start};
+use thalweg_server::Server;
+use thalweg_server::config::Config;
+
+/// Longer than anything here takes; a test that waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A broker with two shards and its interface.
+struct Broker {
+    server: Server,
+    admin: AdminHandle,
+    token: Option<&'static str>,
+}
+
+impl Broker {
+    fn start(token: Option<&'static str>) -> Self {
+        let sets =
+            ["shards=2", "listeners.mqtt.bind=127.0.0.1:0", "listeners.websocket.enabled=false", "sys.interval=1h"];
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
+        let server = Server::start(config).expect("a server");
+        let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+        let settings = AdminSettings { bind, token: token.map(str::to_owned) };
+        let admin = start(server.observer(), settings).expect("an admin interface");
+        Broker { server, admin, token }
+    }
+
+    /// Sends a request as it stands, with what HTTP asks for around it.
+    fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.admin.local_addr()).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        for header in headers {
+            head.push_str(&format!("{header}\r\n"));
+        }
+        if let Some(token) = self.token {
+            head.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        stream.write_all(head.as_bytes()).expect("the head leaves");
+        // A body that is refused may not be read to its end.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        (status, body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, &[], b"");
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).expect("JSON")
+    }
+
+    /// The status of a request that is refused; the body must say why and how to mend it.
+    fn refused(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> u16 {
+        let (status, body) = self.ask(method, path, headers, body);
+        let fault: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{path}: {body}"));
+        assert!(fault["error"].is_string() && fault["mend"].is_string(), "{path}: {body}");
+        status
+    }
+
+    fn publish(&self, letter: &Value) -> Value {
+        let letter = letter.to_string();
+        let (status, body) = self.ask("POST", "/v1/publish", &["Content-Type: application/json"], letter.as_bytes());
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).expect("JSON")
+    }
+
+    fn client(&self, name: &str) -> Client {
+        let (_, address) = self.server.listening().iter().find(|(name, _)| name == "mqtt").expect("a listener");
+        Client::connect(address.parse().expect("an address"), name)
+    }
+}
+
+/// An MQTT 3.1.1 client, byte by byte.
+struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    /// With clean session 0, so that its session outlives it.
+    fn connect(address: SocketAddr, name: &str) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut client = Client { stream };
+        let mut body = b"\x00\x04MQTT\x04\x00\x00\x3C".to_vec();
+        text(&mut body, name);
+        client.send(0x10, &body);
+        let (kind, body) = client.receive().expect("CONNACK");
+        assert_eq!((kind, body.get(1)), (0x20, Some(&0)), "CONNACK refuses");
+        client
+    }
+
+    fn subscribe(&mut self, filter: &str) {
+        let mut body = vec![0, 1];
+        text(&mut body, filter);
+        body.push(1);
+        self.send(0x82, &body);
+        assert_eq!(self.receive(), Some((0x90, vec![0, 1, 1])));
+    }
+
+    fn send(&mut self, first: u8, body: &[u8]) {
+        let length = u8::try_from(body.len()).expect("a short packet");
+        assert!(length < 128);
+        self.stream.write_all(&[&[first, length], body].concat()).expect("a packet leaves");
+    }
+
+    /// The next packet; nothing at the end.
+    fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut head = [0; 2];
+        self.stream.read_exact(&mut head).ok()?;
+        let mut body = vec![0; usize::from(head[1])];
+        self.stream.read_exact(&mut body).ok()?;
+        Some((head[0], body))
+    }
+}
+
+fn text(into: &mut Vec<u8>, text: &str) {
+    into.extend((text.len() as u16).to_be_bytes());
+    into.extend(text.as_bytes());
+}
+
+fn names(page: &Value, field: &str) -> Vec<String> {
+    let items = page["items"].as_array().expect("a list");
+    items.iter().map(|item| item[field].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn lists_show_the_clients_of_all_shards() {
+    let broker = Broker::start(None);
+    let mut clients: Vec<Client> = (0..6).map(|n| broker.client(&format!("car-{n}"))).collect();
+    clients[0].subscribe("road/+/speed");
+    clients[1].subscribe("$share/crew/road/#");
+    clients[2].subscribe("$share/crew/road/#");
+
+    let all = ["car-0", "car-1", "car-2", "car-3", "car-4", "car-5"];
+    let sessions = broker.get("/v1/sessions");
+    assert_eq!(names(&sessions, "client"), all);
+    assert_eq!((&sessions["total"], &sessions["next"]), (&json!(6), &Value::Null));
+    let shards: BTreeSet<u64> =
+        sessions["items"].as_array().into_iter().flatten().filter_map(|s| s["shard"].as_u64()).collect();
+    assert_eq!(shards.len(), 2, "both shards have clients");
+    let connections = broker.get("/v1/connections?listener=mqtt");
+    assert_eq!(names(&connections, "client"), all);
+    assert_eq!(connections["items"][0]["transport"], "tcp");
+    assert!(connections["items"][0]["bytes_in"].as_u64() > Some(0));
+
+    // Page by page, following the hints.
+    let mut path = "/v1/sessions?limit=4".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = broker.get(&path);
+        seen.extend(names(&page, "client"));
+        match page["next"].as_str() {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, all);
+    assert_eq!(names(&broker.get("/v1/sessions?client=car-3"), "client"), ["car-3"]);
+    assert_eq!(names(&broker.get("/v1/sessions?client=bus*"), "client"), [""; 0]);
+    assert_eq!(names(&broker.get("/v1/sessions?filter=road/%2B/speed"), "client"), ["car-0"]);
+
+    assert_eq!(names(&broker.get("/v1/subscriptions?topic=road/a1/speed"), "client"), ["car-0", "car-1", "car-2"]);
+    assert_eq!(names(&broker.get("/v1/subscriptions?filter=road/%23"), "client"), ["car-1", "car-2"]);
+    let shared = broker.get("/v1/subscriptions?client=car-1");
+    assert_eq!((&shared["items"][0]["group"], &shared["items"][0]["qos"]), (&json!("crew"), &json!(1)));
+    let groups = broker.get("/v1/groups");
+    assert_eq!(groups["items"][0]["group"], "crew");
+    assert_eq!((&groups["items"][0]["filter"], &groups["items"][0]["members"]), (&json!("road/#"), &json!(2)));
+
+    let one = broker.get("/v1/session/car-0");
+    assert_eq!(one["session"]["connected"], true);
+    assert_eq!(one["connection"]["listener"], "mqtt");
+    assert_eq!(one["subscriptions"][0]["filter"], "road/+/speed");
+    assert_eq!(broker.refused("GET", "/v1/session/nobody", &[], b""), 404);
+    assert_eq!(broker.refused("GET", "/v1/groups?client=car-1", &[], b""), 400);
+}
+
+#[test]
+fn a_message_from_the_interface_reaches_subscribers_and_is_kept() {
+    let broker = Broker::start(None);
+    let mut clients: Vec<Client> = (0..4).map(|n| broker.client(&format!("car-{n}"))).collect();
+    for client in &mut clients {
+        client.subscribe("road/#");
+    }
+    let letter = json!({"topic": "road/a1", "payload": "icy", "qos": 1, "retain": true});
+    assert_eq!(broker.publish(&letter)["published"], true);
+    for client in &mut clients {
+        let (kind, body) = client.receive().expect("PUBLISH");
+        assert_eq!(kind & 0xF6, 0x32, "QoS 1");
+        assert!(body.starts_with(b"\x00\x07road/a1") && body.ends_with(b"icy"));
+    }
+    let kept = broker.get("/v1/retained?filter=road/%2B");
+    assert_eq!((&kept["items"][0]["topic"], &kept["items"][0]["payload"]), (&json!("road/a1"), &json!("icy")));
+    assert_eq!(kept["is_whole"], true);
+
+    // Copies that nobody has acknowledged are in flight, and on the books.
+    let books = broker.get("/v1/ledger");
+    assert_eq!((&books["copies"]["routed"], &books["copies"]["in_flight"]), (&json!(4), &json!(4)));
+    assert_eq!(books["copies"]["unaccounted"], 0);
+    assert_eq!(broker.get("/v1/session/car-1")["queue"]["in_flight"], 1);
+    let overview = broker.get("/v1/overview?sessions=2");
+    assert_eq!(overview["longest_queues"].as_array().map(Vec::len), Some(2));
+    assert_eq!(overview["sessions_online"], 4);
+
+    let clear = json!({"topic": "road/a1", "retain": true});
+    broker.publish(&clear);
+    assert_eq!(broker.get("/v1/retained?filter=road/%2B")["items"], json!([]));
+}
+
+#[test]
+fn a_trace_says_who_would_get_it_and_sends_nothing() {
+    let broker = Broker::start(None);
+    let mut clients: Vec<Client> = (0..4).map(|n| broker.client(&format!("car-{n}"))).collect();
+    clients[0].subscribe("road/#");
+    clients[1].subscribe("road/a1");
+    let trace = broker.get("/v1/trace?topic=road/a1&from=car-3");
+    assert_eq!(
+        (&trace["outcome"], &trace["receivers"], &trace["dry_run"]),
+        (&json!("accepted"), &json!(2), &json!(true))
+    );
+    let rows = trace["rows"].as_array().expect("rows");
+    let receivers: BTreeSet<&str> =
+        rows.iter().filter(|row| row["span"] == "front.out").filter_map(|row| row["subject"].as_str()).collect();
+    assert_eq!(receivers, BTreeSet::from(["car-0", "car-1"]));
+    assert_eq!(broker.get("/v1/trace?topic=rail")["outcome"], "no_match");
+    assert_eq!(broker.get("/v1/ledger")["copies"]["routed"], 0);
+    assert_eq!(broker.refused("GET", "/v1/trace", &[], b""), 400);
+    assert_eq!(broker.refused("GET", "/v1/trace?topic=road/%23", &[], b""), 400);
+    assert_eq!(broker.refused("GET", "/v1/trace?topic=road&from=nobody", &[], b""), 404);
+}
+
+#[test]
+fn a_kick_ends_the_connection_and_forgets_if_asked() {
+    let broker = Broker::start(None);
+    let mut client = broker.client("car 1");
+    let kick = |path| {
+        let (status, body) = broker.ask("DELETE", path, &["X-Thalweg: 1"], b"");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).expect("JSON")
+    };
+    assert_eq!(broker.refused("DELETE", "/v1/connections/car%201", &[], b""), 403);
+    assert_eq!(kick("/v1/connections/car%201"), json!({"client": "car 1", "disconnected": true, "forgotten": false}));
+    assert_eq!(client.receive(), None);
+    let view = broker.get("/v1/session/car%201");
+    assert_eq!((&view["session"]["connected"], &view["connection"]), (&json!(false), &Value::Null));
+    assert_eq!(kick("/v1/connections/car%201?forget=true")["disconnected"], false);
+    assert_eq!(broker.refused("DELETE", "/v1/connections/car%201", &["X-Thalweg: 1"], b""), 404);
+}
+
+#[test]
+fn every_link_of_the_front_page_answers_and_every_field_is_documented() {
+    let broker = Broker::start(None);
+    let mut client = broker.client("car-1");
+    client.subscribe("$share/crew/road/#");
+    broker.publish(&json!({"topic": "rail", "payload_base64": "/wAB", "retain": true}));
+    let documents = include_str!("../../../docs/admin-api.md");
+    let (status, page) = broker.ask("GET", "/", &[], b"");
+    assert_eq!(status, 200);
+    let links: Vec<&str> = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(links.len() >= 10);
+    for link in links.into_iter().chain(["/v1/session/car-1", "/v1/overview?sessions=5"]) {
+        let path = link.split('?').next().unwrap_or(link);
+        assert!(documents.contains(path.trim_end_matches("car-1")), "{path} is not in docs/admin-api.md");
+        if link != "/metrics" {
+            documented(&broker.get(link), documents);
+        }
+    }
+}
+
+/// Each member's name stands in the document, but for names that are data.
+fn documented(value: &Value, documents: &str) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| documented(item, documents)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                assert!(documents.contains(&format!("`{name}`")), "`{name}` is not in docs/admin-api.md");
+                if name != "lobby" && name != "dropped_by_reason" {
+                    documented(member, documents);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn metrics_count_what_is_there() {
+    let broker = Broker::start(None);
+    let mut client = broker.client("car-1");
+    client.subscribe("road/#");
+    broker.publish(&json!({"topic": "road/a1", "payload": "icy"}));
+    client.receive().expect("PUBLISH");
+    let (status, text) = broker.ask("GET", "/metrics", &[], b"");
+    assert_eq!(status, 200);
+    let has = |line: &str| assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+    has("thalweg_sessions_online 1");
+    has("thalweg_connections{listener=\"mqtt\"} 1");
+    has("thalweg_subscriptions 1");
+    has("thalweg_copies_routed_total 1");
+    has("thalweg_copies_delivered_total 1");
+    has("thalweg_lobby_admitted_total 1");
+    has("thalweg_shards_answering 2");
+    has("# TYPE thalweg_stage_seconds histogram");
+}
+
+#[test]
+fn with_a_token_only_probes_come_in_without_it() {
+    let mut broker = Broker::start(Some("a secret"));
+    assert_eq!(broker.ask("GET", "/v1/sessions", &[], b"").0, 200);
+    broker.token = None;
+    assert_eq!(broker.ask("GET", "/healthz", &[], b"").0, 200);
+    assert_eq!(broker.ask("GET", "/readyz", &[], b"").0, 200);
+    for path in ["/", "/metrics", "/v1/sessions", "/v1/nothing"] {
+        assert_eq!(broker.refused("GET", path, &[], b""), 401, "{path}");
+    }
+    assert_eq!(broker.refused("GET", "/v1/sessions", &["Authorization: Bearer a secre"], b""), 401);
+    assert_eq!(broker.refused("POST", "/v1/publish", &["X-Thalweg: 1"], b"{}"), 401);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_words() {
+    let broker = Broker::start(None);
+    let json = ["Content-Type: application/json"];
+    assert_eq!(broker.refused("GET", "/v1/nothing", &[], b""), 404);
+    assert_eq!(broker.refused("GET", "/v1/publish", &[], b""), 405);
+    assert_eq!(broker.refused("GET", "/v1/sessions?limit=10001", &[], b""), 400);
+    assert_eq!(broker.refused("POST", "/v1/publish", &["Content-Type: text/plain"], b"{\"topic\":\"a\"}"), 403);
+    assert_eq!(broker.refused("POST", "/v1/publish", &json, b"{\"topic\":\"a/#\"}"), 400);
+    assert_eq!(broker.refused("POST", "/v1/publish", &json, b"topic=a"), 400);
+    let deep = format!("{{\"topic\":\"{}\"}}", "a/".repeat(500));
+    assert_eq!(broker.refused("POST", "/v1/publish", &json, deep.as_bytes()), 400);
+    let large = vec![b' '; thalweg_admin::BODY_BYTES_MAX + 1];
+    assert_eq!(broker.refused("POST", "/v1/publish", &json, &large), 413);
+}
+
+#[test]
+fn a_start_that_fails_says_how_to_mend_it() {
+    let broker = Broker::start(None);
+    let attempt = |bind: SocketAddr| start(broker.server.observer(), AdminSettings { bind, token: None }).err();
+    let open = attempt(SocketAddr::from(([0, 0, 0, 0], 0))).expect("refused");
+    assert!(open.contains("admin.token"), "{open}");
+    let taken = attempt(broker.admin.local_addr()).expect("refused");
+    assert!(taken.contains("another program") && taken.contains("admin.bind"), "{taken}");
+}
+
+#[test]
+fn after_a_stop_nobody_listens_and_its_port_is_free() {
+    let Broker { server, admin, .. } = Broker::start(None);
+    let bind = admin.local_addr();
+    admin.stop();
+    assert!(TcpStream::connect(bind).is_err());
+    start(server.observer(), AdminSettings { bind, token: None }).expect("the port is free").stop();
+}
