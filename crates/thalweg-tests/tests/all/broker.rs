@@ -231,6 +231,10 @@ impl Options {
                 command.arg("--set").arg(format!("{key}.tls.key={}", folder.join("server.key").display()));
             }
         }
+        // THALWEG_TEST_SET="shards=2 log.level=debug": the same tests on a broker that is set up otherwise.
+        for set in std::env::var("THALWEG_TEST_SET").unwrap_or_default().split_whitespace() {
+            command.arg("--set").arg(set);
+        }
         for (key, value) in &self.sets {
             let value = value.replace("{folder}", &folder.display().to_string());
             command.arg("--set").arg(format!("{key}={value}"));

@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p thalweg-tests` builds the broker when needed. `THALWEG_BIN=path` uses that binary as it is.
 //! `THALWEG_TEST_BROKER=mosquitto` runs the same tests against Debian's mosquitto: an oracle for the tests themselves.
+//! `THALWEG_TEST_SET="shards=2"` adds settings to every broker.
 
 mod broker;
 mod certificates;
