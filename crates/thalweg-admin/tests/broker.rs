@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 use thalweg_admin::{AdminHandle, AdminSettings, start};
 use thalweg_server::Server;
 use thalweg_server::config::Config;
@@ -343,6 +344,46 @@ fn what_cannot_be_done_is_said_in_words() {
     assert_eq!(broker.refused("POST", "/v1/publish", &json, deep.as_bytes()), 400);
     let large = vec![b' '; thalweg_admin::BODY_BYTES_MAX + 1];
     assert_eq!(broker.refused("POST", "/v1/publish", &json, &large), 413);
+}
+
+#[test]
+fn shards_that_hang_are_left_out_and_requests_that_wait_for_them_are_bounded() {
+    let broker = Broker::start(None);
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody panicked");
+    let (hangs, hanging) = mpsc::channel();
+    let (observer, shards_gate) = (broker.server.observer(), gate.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            observer.on_shards(move |_| {
+                let _ = hangs.send(());
+                drop(shards_gate.lock());
+            })
+        });
+        (0..2).for_each(|_| hanging.recv().expect("both shards hang"));
+        // Our own look below takes a place, too, so a caller may have to come again.
+        let ask_until_answered = || loop {
+            let (status, body) = broker.ask("GET", "/v1/ledger", &[], b"");
+            if status == 200 {
+                return serde_json::from_str::<Value>(&body).expect("JSON");
+            }
+            assert_eq!(status, 503, "{body}");
+        };
+        let callers: Vec<_> = (0..thalweg_admin::REQUESTS_MAX).map(|_| scope.spawn(ask_until_answered)).collect();
+        // Once all are under way, one more is too many; the process still says that it lives.
+        let deadline = Instant::now() + PATIENCE;
+        while broker.refused("GET", "/v1/nothing", &[], b"") != 503 {
+            assert!(Instant::now() < deadline, "the bound is never reached");
+        }
+        assert_eq!(broker.ask("GET", "/healthz", &[], b"").0, 200);
+        for caller in callers {
+            assert_eq!(caller.join().expect("an answer")["shards_silent"], 2);
+        }
+        assert_eq!(broker.refused("GET", "/readyz", &[], b""), 503);
+        assert_eq!(broker.refused("POST", "/v1/publish", &["X-Thalweg: 1"], b"{\"topic\":\"a\"}"), 503);
+        drop(closed);
+    });
+    assert_eq!(broker.ask("GET", "/readyz", &[], b"").0, 200);
 }
 
 #[test]
