@@ -48,9 +48,11 @@ pub enum Ending {
 }
 
 /// The broker all conformance tests share, for as long as this program runs.
+///
+/// It has several shards whatever the machine, so that most pairs of clients talk across a border.
 pub fn shared_broker() -> Arc<Broker> {
     static SHARED: Kept = OnceLock::new();
-    kept(&SHARED, Broker::with)
+    kept(&SHARED, || Broker::with().set("shards", "3"))
 }
 
 /// A broker that stays until this program ends, and what ends it then.
@@ -276,6 +278,37 @@ impl Peer {
             self.settle(&message);
             messages.push(message);
         }
+    }
+
+    /// Everything this peer gets up to retained messages that it asks for now, and those not counted: which retained
+    /// messages an earlier subscription brought. Settles it all.
+    ///
+    /// Retained messages may be kept in several places and come later than SUBACK. The marks are many, so that some are in
+    /// each place, and asked for after what is looked for.
+    pub fn messages_until_retained_marks(&mut self) -> Vec<Message> {
+        const MARKS: usize = 32;
+        static SET: OnceLock<()> = OnceLock::new();
+        SET.get_or_init(|| {
+            let mut publisher = Peer::new(Version::V5);
+            for number in 0..MARKS {
+                let id = publisher.id();
+                publisher.publish(&Publish::new(format!("retained-mark/{number}"), "mark").qos(1, id).retain());
+            }
+        });
+        assert_eq!(self.subscribe("retained-mark/+", 0), 0);
+        let mut messages = Vec::new();
+        let mut marks = 0;
+        while marks < MARKS {
+            let message = self.message();
+            self.settle(&message);
+            if message.topic.starts_with("retained-mark/") {
+                marks += 1;
+            } else {
+                messages.push(message);
+            }
+        }
+        self.unsubscribe(&["retained-mark/+"]);
+        messages
     }
 
     /// Waits for PINGRESP, so that everything this connection sent before has been processed and answered.

@@ -13,7 +13,7 @@ const DO_NOT_SEND: u8 = 0x20;
 fn found(version: Version, filter: &str) -> Vec<String> {
     let mut peer = Peer::new(version);
     peer.subscribe(filter, 2);
-    let messages = peer.messages_until_own_mark();
+    let messages = peer.messages_until_retained_marks();
     assert!(messages.iter().all(|message| message.retain), "sent because the subscription is new");
     messages.iter().map(|message| message.text().to_owned()).collect()
 }
@@ -107,7 +107,7 @@ fn retain_handling_decides_when_retained_messages_are_sent() {
     let mut peer = Peer::new(V5);
     let mut count_after = |options: u8| {
         peer.subscribe(&topic, options);
-        peer.messages_until_own_mark().len()
+        peer.messages_until_retained_marks().len()
     };
     assert_eq!(count_after(DO_NOT_SEND), 0, "2: never");
     assert_eq!(count_after(SEND_IF_NEW), 0, "1: not for a subscription that exists");
@@ -116,7 +116,7 @@ fn retain_handling_decides_when_retained_messages_are_sent() {
     peer.unsubscribe(&[&topic]);
     let mut count_after = |options: u8| {
         peer.subscribe(&topic, options);
-        peer.messages_until_own_mark().len()
+        peer.messages_until_retained_marks().len()
     };
     assert_eq!(count_after(SEND_IF_NEW), 1, "1: for a new one");
     assert_eq!(count_after(SEND_IF_NEW | 1), 0, "1: another QoS does not make it new");

@@ -20,7 +20,7 @@ fn a_connection_that_fails_publishes_its_will() {
             watcher.settle(&message);
             let mut late = Peer::new(version);
             late.subscribe(&topic, 0);
-            assert_eq!(late.messages_until_own_mark(), [], "not retained");
+            assert_eq!(late.messages_until_retained_marks(), [], "not retained");
         }
     }
 }
