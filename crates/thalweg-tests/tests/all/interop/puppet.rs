@@ -296,8 +296,8 @@ impl Peer {
     /// A graceful end: DISCONNECT, then close.
     pub fn disconnect(self) {
         self.expect("disconnect", Map::new());
-        // Dropping the relay sooner would cut off the DISCONNECT.
-        assert!(self.relay.wait_until_client_closed(PATIENCE), "{:?} closes its connection", self.puppet.library);
+        // Dropping the relay sooner would cut off the DISCONNECT; and what is published next should find the client gone.
+        assert!(self.relay.wait_until_both_closed(PATIENCE), "{:?} and the broker close", self.puppet.library);
     }
 
     /// An ungraceful end: the network between client and broker fails.

@@ -31,9 +31,8 @@ impl Relay {
             let ends = [client.try_clone(), broker.try_clone()];
             carried.lock().expect("no holder panics").extend(ends.into_iter().flatten());
             let (to_broker, to_client) = (carry(&client, &broker), carry(&broker, &client));
-            let _ = to_broker.join();
+            let _ = (to_broker.join(), to_client.join());
             let _ = to_finished.send(());
-            let _ = to_client.join();
         });
         relay
     }
@@ -43,8 +42,9 @@ impl Relay {
         self.address
     }
 
-    /// Waits until the client has closed its side and all it sent has gone on to the broker; false when that takes longer.
-    pub fn wait_until_client_closed(&self, within: Duration) -> bool {
+    /// Waits until the client has closed its side, all it sent has gone on to the broker, and the broker, which has then read
+    /// it, has closed its own; false when that takes longer.
+    pub fn wait_until_both_closed(&self, within: Duration) -> bool {
         self.finished.recv_timeout(within).is_ok()
     }
 
