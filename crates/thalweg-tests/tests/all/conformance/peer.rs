@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub fn shared_broker() -> Arc<Broker> {
 }
 
 /// A broker that stays until this program ends, and what ends it then.
-pub type Kept = OnceLock<(Arc<Broker>, ChildStdin)>;
+pub type Kept = OnceLock<(Arc<Broker>, Child)>;
 
 /// The broker in `place`, started with `options` when it is not there yet.
 pub fn kept(place: &'static Kept, options: impl FnOnce() -> Options) -> Arc<Broker> {
@@ -64,7 +64,7 @@ pub fn kept(place: &'static Kept, options: impl FnOnce() -> Options) -> Arc<Brok
         let broker = Arc::new(options().start());
         // Statics are never dropped. A shell that reads from us sees the end of this program, however it comes, and
         // clears up after it.
-        let mut undertaker = Command::new("sh")
+        let undertaker = Command::new("sh")
             .args(["-c", r#"read _; kill "$0"; rm -rf "$1""#, &broker.pid().to_string()])
             .arg(broker.folder())
             .stdin(Stdio::piped())
@@ -72,7 +72,7 @@ pub fn kept(place: &'static Kept, options: impl FnOnce() -> Options) -> Arc<Brok
             .stderr(Stdio::null())
             .spawn()
             .expect("every system has a shell");
-        (broker, undertaker.stdin.take().expect("it was piped"))
+        (broker, undertaker)
     });
     Arc::clone(broker)
 }

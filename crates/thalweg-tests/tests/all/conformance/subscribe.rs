@@ -262,9 +262,8 @@ fn a_filter_must_be_a_filter() {
             body.push(0);
             peer.send(&packet(0x82, &body));
             // Either this one filter is refused or the connection closes.
-            match peer.until_close_or_suback() {
-                Some(codes) => assert_eq!(codes, if version == V5 { [0x8F] } else { [0x80] }, "{filter:?}"),
-                None => {}
+            if let Some(codes) = peer.until_close_or_suback() {
+                assert_eq!(codes, if version == V5 { [0x8F] } else { [0x80] }, "{filter:?}");
             }
         }
     }
