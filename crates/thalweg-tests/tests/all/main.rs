@@ -7,5 +7,6 @@
 mod broker;
 mod certificates;
 mod conformance;
+mod documents;
 mod interop;
 mod serve;

@@ -1,0 +1,149 @@
+//! What documents say about the code is true: files, functions and span names in the follow-a-publish tables, and links.
+//!
+//! Sources are read as text: this program knows the house from outside only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The two documents that follow a message, file by file.
+const FOLLOWING: [&str; 2] = ["docs/follow-a-publish.md", "ARCHITECTURE.md"];
+
+/// Folders below the root that hold no documents of ours.
+const NOT_OURS: [&str; 4] = ["target", "node_modules", ".git", "corpus"];
+
+#[test]
+fn files_and_functions_on_a_messages_way_exist() {
+    for document in FOLLOWING {
+        let rows = way_of_a_message(document);
+        assert!(rows.len() >= 10, "{document}: the table has only {} rows", rows.len());
+        for row in rows {
+            let Some(file) = row.files.first() else {
+                assert!(row.functions.is_empty(), "{document}: functions without a file: {:?}", row.functions);
+                continue;
+            };
+            let source = read(file);
+            for function in &row.functions {
+                assert!(declares(&source, function), "{document}: {file} has no function {function}");
+            }
+        }
+    }
+}
+
+#[test]
+fn span_names_are_those_of_the_metrics_in_their_order() {
+    let source = read("crates/thalweg-server/src/stages.rs");
+    let list =
+        source.split_once("SPANS:").and_then(|(_, rest)| rest.split_once("];")).expect("stages.rs declares SPANS").0;
+    let spans: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    assert_eq!(spans.len(), 10, "{spans:?}");
+    for document in FOLLOWING {
+        let told: Vec<String> = way_of_a_message(document).into_iter().map(|row| row.span).collect();
+        assert_eq!(told, spans, "{document}");
+    }
+}
+
+#[test]
+fn files_named_in_documents_exist() {
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("a document is text");
+        for code in outside_fences(&text).flat_map(in_backticks) {
+            // Only what is plainly a path from the root: other code may look like one.
+            let is_path =
+                ["crates/", "xtask/src/", "docs/", "fuzz/fuzz_targets/"].iter().any(|start| code.starts_with(start));
+            if is_path && !code.contains(['*', ' ', '<', '…', '{', 'N']) {
+                let place = document.strip_prefix(root()).unwrap_or(&document).display();
+                assert!(root().join(code).exists(), "{place} names {code}, which is not there");
+            }
+        }
+    }
+}
+
+#[test]
+fn relative_links_lead_somewhere() {
+    let mut links = 0;
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("a document is text");
+        let folder = document.parent().expect("a document lies in a folder");
+        for target in outside_fences(&text).flat_map(link_targets) {
+            let path = target.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains(':') {
+                continue;
+            }
+            links += 1;
+            assert!(folder.join(path).exists(), "{}: the link to {target} leads nowhere", document.display());
+        }
+    }
+    assert!(links > 20, "only {links} links were found: the search for them is broken");
+}
+
+/// A row of a follow-a-publish table.
+struct Row {
+    files: Vec<String>,
+    functions: Vec<String>,
+    span: String,
+}
+
+/// The rows that begin with a number and end with a span.
+fn way_of_a_message(document: &str) -> Vec<Row> {
+    let text = read(document);
+    let cells = text.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    cells
+        .filter(|cells| cells.len() == 5 && cells[0].parse::<u32>().is_ok())
+        .map(|cells| {
+            let code = |cell: &str| in_backticks(cell).map(str::to_owned).collect::<Vec<_>>();
+            Row { files: code(cells[1]), functions: code(cells[2]), span: code(cells[4]).concat() }
+        })
+        .collect()
+}
+
+/// Whether a source declares `function`, written `name` or `Type::name`.
+fn declares(source: &str, function: &str) -> bool {
+    let name = function.rsplit("::").next().unwrap_or(function);
+    source.contains(&format!("fn {name}(")) || source.contains(&format!("fn {name}<"))
+}
+
+fn in_backticks(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// What stands in `](…)` outside of code.
+fn link_targets(line: &str) -> impl Iterator<Item = String> {
+    let prose: String = line.split('`').step_by(2).collect();
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()).map(str::to_owned);
+    targets.collect::<Vec<_>>().into_iter()
+}
+
+fn outside_fences(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    })
+}
+
+/// Every Markdown file of the work tree.
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("the work tree can be read").flatten() {
+            let path = entry.path();
+            let is_ours = path.file_name().is_some_and(|name| !NOT_OURS.iter().any(|other| name == *other));
+            if path.is_dir() && is_ours {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders deep").to_owned()
+}
