@@ -184,3 +184,21 @@ fn response_information_is_told_only_to_those_who_ask() {
         assert!(!connack.properties.has(property::RESPONSE_INFORMATION));
     }
 }
+
+/// [MQTT-3.2.2-7] [MQTT-3.2.2-8] [MQTT3-3.2.2-5]
+#[test]
+fn a_broker_that_points_elsewhere_says_where_and_closes() {
+    if oracle_deviates("points nowhere") {
+        return;
+    }
+    let broker = Arc::new(Broker::with().set("mqtt.server_reference", "elsewhere:1883").start());
+    let mut peer = Peer::open_to(Arc::clone(&broker), V5);
+    peer.send(&Connect::new(V5, unique("n")).bytes());
+    let connack = peer.connack();
+    assert!([0x9C, 0x9D].contains(&connack.code), "{:#04x}", connack.code);
+    assert_eq!(connack.properties.text(property::SERVER_REFERENCE), Some("elsewhere:1883"));
+    peer.expect_silent_end();
+    let mut peer = Peer::open_to(broker, V311);
+    peer.send(&Connect::new(V311, unique("n")).bytes());
+    assert!(matches!(peer.ending(), Ending::Connack(_) | Ending::Silent));
+}

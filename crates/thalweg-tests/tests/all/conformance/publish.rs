@@ -403,6 +403,33 @@ fn acknowledgements_of_nothing_do_no_harm() {
     }
 }
 
+/// The identifier of an open QoS 2 exchange is in use: whatever else a client sends under it, that exchange is not disturbed.
+/// [MQTT-2.2.1-3] [MQTT-4.3.3-10] [MQTT3-2.3.1-2]
+#[test]
+fn an_identifier_in_use_does_not_disturb_its_exchange() {
+    if oracle_deviates("mixes them up") {
+        return;
+    }
+    for version in BOTH {
+        let topic = unique("t");
+        let (mut publisher, mut peer) = (Peer::new(version), Peer::new(version));
+        peer.subscribe(&topic, 0);
+        publisher.send(&Publish::new(&topic, "two").qos(2, 5).bytes(version));
+        assert_eq!(publisher.ack(PUBREC, 5), 0);
+        publisher.send(&Publish::new(&topic, "one").qos(1, 5).bytes(version));
+        match publisher.next() {
+            // Taken as a message of its own, or refused.
+            Packet::Ack { kind: PUBACK, id: 5, reason: 0 | 0x91, .. } => {}
+            Packet::Disconnect { reason: 0x82, .. } => continue,
+            other => panic!("{other:?}"),
+        }
+        publisher.send(&ack(PUBREL, 5));
+        assert_eq!(publisher.ack(PUBCOMP, 5), 0);
+        let received = peer.messages_until_mark(&mut publisher);
+        assert_eq!(received.iter().filter(|message| message.text() == "two").count(), 1);
+    }
+}
+
 /// [MQTT-4.4.0-2] [MQTT-3.5.2-1] [MQTT-4.3.3-9]
 #[test]
 fn a_message_the_client_refuses_is_settled() {

@@ -132,7 +132,7 @@ fn a_replaced_subscription_has_the_new_identifier() {
     assert_eq!(peer.message().properties.numbers(property::SUBSCRIPTION_ID), [0; 0]);
 }
 
-/// [MQTT-4.13.1-1] [MQTT-3.8.3-5]
+/// [MQTT-4.13.1-1]
 #[test]
 fn a_subscription_identifier_of_0_or_two_of_them_are_protocol_errors() {
     let id = |value| property::varint(property::SUBSCRIPTION_ID, value);
