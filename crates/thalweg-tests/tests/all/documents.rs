@@ -44,6 +44,7 @@ fn span_names_are_those_of_the_metrics_in_their_order() {
 
 #[test]
 fn files_named_in_documents_exist() {
+    let mut lost = Vec::new();
     for document in documents() {
         let text = fs::read_to_string(&document).expect("a document is text");
         for code in outside_fences(&text).flat_map(in_backticks) {
@@ -51,16 +52,18 @@ fn files_named_in_documents_exist() {
             let is_path =
                 ["crates/", "xtask/src/", "docs/", "fuzz/fuzz_targets/"].iter().any(|start| code.starts_with(start));
             if is_path && !code.contains(['*', ' ', '<', '…', '{', 'N']) {
-                let place = document.strip_prefix(root()).unwrap_or(&document).display();
-                assert!(root().join(code).exists(), "{place} names {code}, which is not there");
+                if !root().join(code).exists() {
+                    lost.push(format!("{} names {code}", document.display()));
+                }
             }
         }
     }
+    assert!(lost.is_empty(), "not there: {lost:#?}");
 }
 
 #[test]
 fn relative_links_lead_somewhere() {
-    let mut links = 0;
+    let (mut links, mut lost) = (0, Vec::new());
     for document in documents() {
         let text = fs::read_to_string(&document).expect("a document is text");
         let folder = document.parent().expect("a document lies in a folder");
@@ -70,10 +73,61 @@ fn relative_links_lead_somewhere() {
                 continue;
             }
             links += 1;
-            assert!(folder.join(path).exists(), "{}: the link to {target} leads nowhere", document.display());
+            if !folder.join(path).exists() {
+                lost.push(format!("{} to {target}", document.display()));
+            }
         }
     }
+    assert!(lost.is_empty(), "links that lead nowhere: {lost:#?}");
     assert!(links > 20, "only {links} links were found: the search for them is broken");
+}
+
+#[test]
+fn every_crate_is_on_the_front_pages() {
+    let (readme, architecture) = (read("README.md"), read("ARCHITECTURE.md"));
+    let mut crates = 0;
+    for entry in fs::read_dir(root().join("crates")).expect("crates lie in crates/").flatten() {
+        let name = entry.file_name().into_string().expect("names of crates are ASCII");
+        assert!(readme.contains(&format!("[{name}](crates/{name}/")), "README.md does not list {name}");
+        let heading = |line: &str| line.starts_with("### ") && line.contains(&name);
+        assert!(architecture.lines().any(heading), "the code map of ARCHITECTURE.md has no {name}");
+        crates += 1;
+    }
+    assert!(crates >= 8, "only {crates} crates were found");
+}
+
+#[test]
+fn settings_and_metrics_named_in_documents_exist() {
+    let headings = read("docs/reference/config.md");
+    let keys: Vec<&str> = headings.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    let metrics = read("docs/reference/metrics.md");
+    let mut named = 0;
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("a document is text");
+        let place = document.display();
+        for code in outside_fences(&text).flat_map(in_backticks) {
+            if is_key(code, &keys) {
+                named += 1;
+                let stem = code.trim_end_matches('*');
+                let is_there = |key: &&str| **key == *stem || stem.ends_with('.') && key.starts_with(stem);
+                assert!(keys.iter().any(is_there), "{place}: there is no setting {code}");
+            }
+            if code.starts_with("thalweg_") && !code.contains("::") {
+                named += 1;
+                let name = code.split(['{', ' ']).next().unwrap_or(code);
+                assert!(metrics.contains(name), "{place}: there is no metric {name}");
+            }
+        }
+    }
+    assert!(named > 50, "only {named} names were found: the search for them is broken");
+}
+
+/// Whether some code looks like a setting: a known first level, a dot, small letters; and is not the name of a file.
+fn is_key(code: &str, keys: &[&str]) -> bool {
+    let Some((first, rest)) = code.split_once('.') else { return false };
+    let is_scope = keys.iter().any(|key| key.split_once('.').is_some_and(|(scope, _)| scope == first));
+    let is_word = rest.chars().all(|letter| letter.is_ascii_lowercase() || "_.<>*0123456789".contains(letter));
+    is_scope && is_word && !["rs", "js", "md", "toml"].contains(&rest)
 }
 
 /// A row of a follow-a-publish table.
