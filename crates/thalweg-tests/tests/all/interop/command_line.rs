@@ -235,3 +235,19 @@ fn mosquitto_tools_log_in_with_what_mosquitto_passwd_hashed_and_obey_its_acl() {
     publish(&broker, &[login.as_slice(), &message].concat());
     assert_eq!(subscriber.receive(), Message::new("up/sensor/x", "allowed", 1));
 }
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn mosquitto_tools_speak_over_a_unix_socket() {
+    let socket = "{folder}/broker.sock";
+    let broker = Broker::with().set("listeners.local.transport", "unix").set("listeners.local.bind", socket).start();
+    if broker.kind() == Kind::Mosquitto {
+        return; // The oracle has no such listener here.
+    }
+    let path = broker.folder().join("broker.sock").display().to_string();
+    let subscriber = Subscriber::start_at(&["--unix", &path], &["-q", "1", "-t", "near"]);
+    subscriber.subscribed.recv_timeout(PATIENCE).expect("mosquitto_sub is subscribed in time");
+    let sent = run("mosquitto_pub", &["--unix", &path], &["-q", "1", "-t", "near", "-m", "x"]);
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    assert_eq!(subscriber.receive(), Message::new("near", "x", 1));
+}
