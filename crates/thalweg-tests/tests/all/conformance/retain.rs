@@ -193,7 +193,8 @@ fn a_retained_message_keeps_its_properties() {
     peer.subscribe_all(&property::varint(property::SUBSCRIPTION_ID, 77), &[(&topic, 0)]);
     let properties = peer.message().properties;
     assert_eq!(properties.number(property::PAYLOAD_FORMAT), Some(1));
-    assert!(properties.number(property::MESSAGE_EXPIRY).is_some_and(|left| (50..=60).contains(&left)));
+    let left = properties.number(property::MESSAGE_EXPIRY);
+    assert!(left.is_some_and(|left| (50..=60).contains(&left)), "{left:?}");
     assert_eq!(properties.text(property::CONTENT_TYPE), Some("text/plain"));
     assert_eq!(properties.all(property::USER_PROPERTY), [b"a=b"]);
     assert_eq!(properties.numbers(property::SUBSCRIPTION_ID), [77]);

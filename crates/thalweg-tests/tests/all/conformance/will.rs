@@ -200,7 +200,8 @@ fn the_properties_of_a_will_are_those_of_the_message() {
     Peer::connect(&connect).0.vanish();
     let properties = watcher.message().properties;
     assert_eq!(properties.number(property::PAYLOAD_FORMAT), Some(1));
-    assert!(properties.number(property::MESSAGE_EXPIRY).is_some_and(|left| (95..=100).contains(&left)));
+    let left = properties.number(property::MESSAGE_EXPIRY);
+    assert!(left.is_some_and(|left| (95..=100).contains(&left)), "{left:?}");
     assert_eq!(properties.text(property::CONTENT_TYPE), Some("text/plain"));
     assert_eq!(properties.text(property::RESPONSE_TOPIC), Some("answer/here"));
     assert_eq!(properties.all(property::CORRELATION_DATA), [[0, 255, 7]]);
