@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use thalweg_mqtt::{QoS, Version, topic};
 
-use crate::format::Format;
+use crate::format::{Format, from_hex};
 use crate::quantity;
 use crate::url::BrokerUrl;
 
@@ -283,6 +283,9 @@ pub struct PubArgs {
     /// Each line of standard input is a message
     #[arg(short = 'l', long, group = "payload", conflicts_with = "count")]
     pub stdin_lines: bool,
+    /// The payload is written in hex, two digits for each byte
+    #[arg(long, conflicts_with = "file")]
+    pub hex: bool,
     /// Quality of service: 0, 1 or 2
     #[arg(short, long, value_name = "QOS", default_value = "0", value_parser = qos)]
     pub qos: QoS,
@@ -494,13 +497,12 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 fn bytes(text: &str) -> Result<Bytes, String> {
-    let Some(hex) = text.strip_prefix("0x") else { return Ok(Bytes(text.as_bytes().to_vec())) };
-    let digits = hex.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err("behind 0x, write two hex digits for each byte".into());
+    match text.strip_prefix("0x") {
+        None => Ok(Bytes(text.as_bytes().to_vec())),
+        Some(hex) => {
+            from_hex(hex.as_bytes()).map(Bytes).ok_or_else(|| "behind 0x, write two hex digits for each byte".into())
+        }
     }
-    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    Ok(Bytes(digits.chunks(2).filter_map(byte).collect()))
 }
 
 #[cfg(test)]
@@ -535,7 +537,7 @@ mod tests {
             "thalweg pub a/b --message=",
             "thalweg pub a/b -f picture.jpg --content-type image/jpeg --retain -q 2",
             "thalweg pub a/b --stdin",
-            "thalweg pub a/b -l --rate 10/s",
+            "thalweg pub a/b -l --rate 10/s --hex",
             "thalweg pub a -m x --count 3 --v 3.1.1 --id me --unix /tmp/s",
             "thalweg pub a -m x --user-property k=v --user-property k=w --correlation 0x00ff --expiry 10s --text",
             "thalweg pub a -m x --will gone --will-message bye --will-qos 1 --will-retain --will-delay 5s",

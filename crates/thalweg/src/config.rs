@@ -54,8 +54,11 @@ pub fn load(args: &ConfigArgs) -> Result<(Config, Origins), Failure> {
 /// One failure out of all mistakes.
 pub fn in_words(errors: Vec<impl Display>) -> Failure {
     let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    Failure::new(words.join("\nerror: ")).code(EXIT_USAGE)
+    Failure::new(words.join(BETWEEN_MISTAKES)).code(EXIT_USAGE)
 }
+
+/// What stands between two mistakes, so that each begins a line as the first one does.
+const BETWEEN_MISTAKES: &str = "\nerror: ";
 
 fn refuse(errors: Vec<impl Display>) -> Result<(), Failure> {
     if errors.is_empty() { Ok(()) } else { Err(in_words(errors)) }

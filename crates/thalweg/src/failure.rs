@@ -47,6 +47,11 @@ impl Failure {
         Failure::new(what).code(EXIT_USAGE)
     }
 
+    /// What happened, without the word that this is an error: for the log, which says so itself.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     /// For `main`.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)

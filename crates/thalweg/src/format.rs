@@ -252,6 +252,13 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|half| DIGITS.get(half as usize)).collect()
 }
 
+/// The bytes that two hex digits each stand for; nothing if these are other characters, or an odd number of them.
+pub fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let half = |digit: u8| char::from(digit).to_digit(16);
+    pairs.iter().map(|[high, low]| u8::try_from(half(*high)? << 4 | half(*low)?).ok()).collect()
+}
+
 /// A moment as `2026-11-20T13:37:00.123Z` (RFC 3339), in UTC.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -328,6 +335,14 @@ mod tests {
             let error = format.parse::<Format>().expect_err(format);
             assert!(error.contains(words), "{format}: {error}");
         }
+    }
+
+    #[test]
+    fn hex_is_read_as_it_is_written() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(hex(&all).as_bytes()), Some(all));
+        assert_eq!(from_hex(b"00fF"), Some(vec![0, 255]));
+        assert_eq!((from_hex(b"0"), from_hex(b"+1"), from_hex(b"0g")), (None, None, None));
     }
 
     #[test]

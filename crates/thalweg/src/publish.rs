@@ -9,6 +9,7 @@ use thalweg_mqtt::{ClientEvent, PublishError, PublishOut, QoS, Version};
 
 use crate::cli::{PropertyArgs, PubArgs};
 use crate::failure::Failure;
+use crate::format::from_hex;
 use crate::lines::{Appetite, read_lines};
 use crate::link::{Link, Reply, SessionWish, Step, interrupted, reason_in_words, tell_interrupts};
 
@@ -17,8 +18,8 @@ pub fn run(args: &PubArgs, input: impl Read + Send + 'static) -> Result<(), Fail
     check_properties(&args.properties, args.connect.mqtt_version)?;
     // A file that cannot be read is found out before anybody is connected to.
     let (payload, input) = match payload(args)? {
-        Some(payload) => (Some(payload), Some(input)),
-        None if args.stdin => (Some(all_of(input)?), None),
+        Some(payload) => (Some(decoded(payload, args.hex)?), Some(input)),
+        None if args.stdin => (Some(decoded(all_of(input)?, args.hex)?), None),
         None => (None, Some(input)),
     };
     let (mut link, _) = Link::open(&args.connect, SessionWish { clean_start: true, expiry_secs: 0 })?;
@@ -150,7 +151,9 @@ impl Publisher<'_> {
                 Step::Interrupted => return Err(interrupted()),
                 Step::Lines(lines) => {
                     if let Source::Lines(source) = &mut self.source {
-                        source.waiting.extend(lines);
+                        for line in lines {
+                            source.waiting.push_back(decoded(line, self.args.hex)?);
+                        }
                         source.is_asked = false;
                     }
                 }
@@ -285,6 +288,15 @@ fn payload(args: &PubArgs) -> Result<Option<Vec<u8>>, Failure> {
         }),
         (None, None) => Ok(None),
     }
+}
+
+/// The payload itself, if it is written in hex. Space around it does not count.
+fn decoded(payload: Vec<u8>, is_hex: bool) -> Result<Vec<u8>, Failure> {
+    if !is_hex {
+        return Ok(payload);
+    }
+    from_hex(payload.trim_ascii())
+        .ok_or_else(|| Failure::usage("a payload is not hex").mend("With --hex, write two hex digits for each byte"))
 }
 
 fn all_of(mut input: impl Read) -> Result<Vec<u8>, Failure> {

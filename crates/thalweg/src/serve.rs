@@ -78,18 +78,11 @@ impl Broker {
     /// Reads the configuration again and takes over what can change while clients are connected. On any mistake everything
     /// stays as it was.
     fn reload(&mut self, args: &ConfigArgs, level: &Level) {
-        let (config, origins) = match load(args) {
-            Ok(loaded) => loaded,
-            Err(failure) => return error!("reload refused, nothing is changed: {failure}"),
+        let config = match self.take_over(args) {
+            Ok(config) => config,
+            Err(failure) => return error!("reload refused, nothing is changed: {}", failure.what()),
         };
-        let unreadable = config.unreadable_files(&origins);
-        if !unreadable.is_empty() {
-            return error!("reload refused, nothing is changed: {}", in_words(unreadable));
-        }
         let changes = self.config.diff(&config);
-        if let Err(errors) = self.server.reload(config.clone()) {
-            return error!("reload refused, nothing is changed: {}", in_words(errors));
-        }
         level.set(config.log.level);
         for change in &changes {
             // Values stay out of the log: some are secrets.
@@ -104,6 +97,16 @@ impl Broker {
             count => info!("reloaded: {count} settings changed"),
         }
         self.config = config;
+    }
+
+    fn take_over(&mut self, args: &ConfigArgs) -> Result<Config, Failure> {
+        let (config, origins) = load(args)?;
+        let unreadable = config.unreadable_files(&origins);
+        if !unreadable.is_empty() {
+            return Err(in_words(unreadable));
+        }
+        self.server.reload(config.clone()).map_err(in_words)?;
+        Ok(config)
     }
 
     fn stop(self) {

@@ -119,6 +119,35 @@ fn a_question_that_nobody_hears_fails_at_once() {
 }
 
 #[test]
+fn an_answer_finds_its_question() {
+    let broker = Broker::start();
+    // A session that is kept hears the question whenever it is asked, so that nobody has to be waited for.
+    let responder = "sub ask -q 1 --id responder --clean-start false --format %R|%C|%p";
+    broker.run(&format!("{responder} --timeout 200ms")).expect("subscribed");
+    let printed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let question = broker.run(&format!("{responder} --count 1 --timeout 10s")).expect("asked");
+            let [topic, correlation, "hello"] = question.trim().split('|').collect::<Vec<_>>()[..] else {
+                panic!("not the question: {question}");
+            };
+            broker.run(&format!("pub {topic} -q 1 -m stray")).expect("published");
+            broker.run(&format!("pub {topic} -q 1 -m world --correlation 0x{correlation}")).expect("published");
+        });
+        broker.run("req ask -m hello --timeout 10s").expect("answered")
+    });
+    assert_eq!(printed, "world\n");
+}
+
+#[test]
+fn binary_lines_are_written_in_hex() {
+    let broker = Broker::start();
+    let sub = "sub samples -q 1 --id reader --clean-start false --format hex";
+    broker.run(&format!("{sub} --timeout 200ms")).expect("subscribed");
+    broker.run_at(&broker.url("mqtt", "mqtt"), "pub samples -q 1 -l --hex", b"000aff\n0D0a\r\n").expect("published");
+    assert_eq!(broker.run(&format!("{sub} --count 2 --timeout 10s")).expect("printed"), "000aff\n0d0a\n");
+}
+
+#[test]
 fn a_broker_that_is_not_there_is_told_in_words() {
     let broker = Broker::start();
     let url = broker.url("mqtt", "mqtt");
