@@ -1,0 +1,151 @@
+//! The whole way of a message without its sockets, for `cargo xtask bench-instructions`: bytes in at one link, bytes out
+//! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
+
+use std::rc::Rc;
+use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
+use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
+use thalweg_model::Time;
+use thalweg_mqtt::{ClientSide, ConnectOut, PublishOut, QoS, SubscribeOptions, SubscribeOut, Version};
+
+const TOPIC: &str = "plant/line-7/temperature";
+const PAYLOAD: [u8; 36] = [b'x'; 36];
+/// Messages in one read: a busy publisher's.
+const BATCH: u32 = 50;
+const NOW: Time = Time::from_secs(1);
+
+const OPERATIONS: [(&str, fn(u32)); 5] = [
+    ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
+    ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
+    ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
+    ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
+    ("fan_out_qos0_to_100", |count| path(QoS::AtMostOnce, 100, Version::V311, count)),
+];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let count = arguments.next().and_then(|count| count.parse().ok());
+    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
+        (Some((_, operation)), Some(count)) => operation(count),
+        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
+    }
+}
+
+struct Bench {
+    kernel: Kernel,
+    links: Links,
+    settings: Rc<MqttSettings>,
+    dirty: Vec<LinkId>,
+}
+
+impl Bench {
+    fn connect(&mut self, name: &str, version: Version) -> (LinkId, ClientSide) {
+        let front = MqttFront::new(self.settings.clone(), 1, Some(Access::ALL));
+        let link = self.links.open(Front::Mqtt(Box::new(front)));
+        let mut client = ClientSide::new(1 << 20);
+        let mut bytes = Vec::new();
+        let connect = ConnectOut { version, client_id: name, ..ConnectOut::default() };
+        client.connect(&connect, &mut bytes).expect("a short name");
+        self.drive(link, &bytes);
+        let answer = self.take(link);
+        client.handle_input(&answer).expect("CONNACK is legal");
+        assert!(client.is_connected());
+        (link, client)
+    }
+
+    fn drive(&mut self, link: LinkId, mut bytes: &[u8]) {
+        loop {
+            let driven = self.links.drive(link, bytes, NOW, &mut self.kernel);
+            bytes = &bytes[driven.consumed..];
+            match driven.stopped {
+                Stopped::FlushFirst => self.links.take_dirty(&mut self.dirty),
+                _ => break,
+            }
+        }
+        assert!(bytes.is_empty(), "everything is a whole packet");
+    }
+
+    /// What the link has written, as a flush would take it.
+    fn take(&mut self, link: LinkId) -> Vec<u8> {
+        self.links.take_dirty(&mut self.dirty);
+        std::mem::take(&mut self.links.get_mut(link).expect("it is open").out)
+    }
+
+    /// The same without taking the buffer away.
+    fn discard(&mut self, link: LinkId) -> usize {
+        let out = &mut self.links.get_mut(link).expect("it is open").out;
+        let len = out.len();
+        out.clear();
+        len
+    }
+}
+
+fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
+    let mut bench = Bench {
+        kernel: Kernel::new(Limits::default(), ShardId(0), 1, 7),
+        links: Links::new(LinksLimits::default()),
+        settings: Rc::new(MqttSettings::default()),
+        dirty: Vec::new(),
+    };
+    let receivers: Vec<LinkId> = (0..receivers)
+        .map(|number| {
+            let (link, mut client) = bench.connect(&format!("receiver-{number}"), version);
+            let options = SubscribeOptions { qos, ..SubscribeOptions::default() };
+            let subscribe =
+                SubscribeOut { id: 1, filters: &[("plant/+/temperature", options)], ..SubscribeOut::default() };
+            let mut bytes = Vec::new();
+            client.subscribe(&subscribe, &mut bytes).expect("small");
+            bench.drive(link, &bytes);
+            bench.take(link);
+            link
+        })
+        .collect();
+    let (publisher, mut client) = bench.connect("publisher", version);
+    let mut input = Vec::new();
+    let mut release = Vec::new();
+    for id in 1..=BATCH as u16 {
+        let publish = PublishOut { qos, id, topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
+        client.publish(&publish, &mut input).expect("connected");
+        release.extend_from_slice(&[0x62, 2, (id >> 8) as u8, id as u8]);
+    }
+    let one = input.len() / BATCH as usize;
+    let mut answers = Vec::new();
+    for _ in 0..count / BATCH {
+        bench.drive(publisher, &input);
+        bench.links.take_dirty(&mut bench.dirty);
+        if qos == QoS::AtMostOnce {
+            for receiver in &receivers {
+                assert_eq!(bench.discard(*receiver), one * BATCH as usize, "all are delivered");
+            }
+            continue;
+        }
+        assert_eq!(bench.discard(publisher), 4 * BATCH as usize, "all are acknowledged");
+        for receiver in &receivers {
+            // A receiver answers each PUBLISH by its packet identifier, which stands behind the topic.
+            let out = &bench.links.get(*receiver).expect("it is open").out;
+            answers.clear();
+            for packet in out.chunks_exact(one) {
+                let id = &packet[4 + TOPIC.len()..6 + TOPIC.len()];
+                answers.extend_from_slice(&[if qos == QoS::AtLeastOnce { 0x40 } else { 0x50 }, 2, id[0], id[1]]);
+            }
+            assert_eq!(answers.len(), 4 * BATCH as usize, "all are delivered");
+            bench.discard(*receiver);
+            bench.drive(*receiver, &answers);
+            if qos == QoS::ExactlyOnce {
+                for answer in answers.chunks_exact_mut(4) {
+                    answer[0] = 0x70;
+                }
+                bench.discard(*receiver);
+                bench.drive(*receiver, &answers);
+            }
+        }
+        if qos == QoS::ExactlyOnce {
+            bench.drive(publisher, &release);
+            bench.discard(publisher);
+        }
+        bench.links.take_dirty(&mut bench.dirty);
+    }
+    assert_eq!(bench.kernel.totals().in_flight, 0, "everything is settled");
+}

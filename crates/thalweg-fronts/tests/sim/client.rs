@@ -1,0 +1,379 @@
+//! A client that keeps its side of the protocol: it remembers what it must across connections, repeats what was not
+//! acknowledged, and tells the book what it sent, accepted and was promised.
+
+use crate::book::{Book, Serial};
+use crate::net::{Got, Net, Packet};
+use std::collections::{BTreeMap, HashMap};
+use thalweg_kernel::access::Access;
+use thalweg_mqtt::{
+    ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling, SubscribeOptions, SubscribeOut,
+    UnsubscribeOut, Version, WillOut,
+};
+
+/// Session expiry of sessions that persist, in seconds; no simulation lasts as long.
+const PERSISTENT: u32 = 100_000_000;
+
+pub struct Client {
+    pub name: String,
+    pub number: usize,
+    pub version: Version,
+    pub pipe: Option<usize>,
+    /// CONNACK has been looked at.
+    pub connected: bool,
+    /// Its session outlives its connection.
+    pub persistent: bool,
+    /// Never ends its session and never unsubscribes: what it is promised can be demanded at the end.
+    pub anchor: bool,
+    /// Its session's number.
+    pub session: usize,
+    receive_max: u16,
+    out: BTreeMap<u64, Out>,
+    /// Exactly-once deliveries that are not released, by packet identifier.
+    in2: HashMap<u16, Serial>,
+    questions: HashMap<u16, Question>,
+    /// The last question about each filter: what it says holds, whatever an earlier answer says later.
+    asked: HashMap<String, u64>,
+    id_last: u16,
+    order_last: u64,
+}
+
+/// A message of ours that is not settled.
+struct Out {
+    id: u16,
+    serial: Serial,
+    released: bool,
+}
+
+enum Question {
+    /// The filters, each with its number in the order of all questions.
+    Subscribe(Vec<(String, u64)>),
+    Unsubscribe,
+}
+
+/// How a client connects.
+pub struct Opening {
+    pub clean: bool,
+    pub persistent: bool,
+    pub receive_max: u16,
+    pub topic_alias_max: u16,
+    pub will_delay: Option<u32>,
+}
+
+impl Client {
+    pub fn new(number: usize, name: String, version: Version, session: usize) -> Self {
+        Client {
+            name,
+            number,
+            version,
+            pipe: None,
+            connected: false,
+            persistent: false,
+            anchor: false,
+            session,
+            receive_max: u16::MAX,
+            out: BTreeMap::new(),
+            in2: HashMap::new(),
+            questions: HashMap::new(),
+            asked: HashMap::new(),
+            id_last: 0,
+            order_last: 0,
+        }
+    }
+
+    /// Connects, whether or not another connection is still open. CONNECT reaches the server and CONNACK is written at
+    /// once, so that both agree on which session it is.
+    pub fn connect(&mut self, opening: &Opening, net: &mut Net, book: &mut Book) {
+        self.drop_pipe(net, 0);
+        let pipe = net.open(&self.name, Access::ALL);
+        let will_topic = format!("n/will/{}", self.number);
+        let will = opening.will_delay.map(|delay_secs| WillOut {
+            message: PublishOut {
+                qos: QoS::AtLeastOnce,
+                topic: &will_topic,
+                payload: b"will",
+                ..PublishOut::default()
+            },
+            delay_secs,
+        });
+        let v5 = self.version == Version::V5;
+        let clean = if v5 { opening.clean } else { opening.clean || !opening.persistent };
+        let connect = ConnectOut {
+            version: self.version,
+            client_id: &self.name,
+            clean_start: clean,
+            keep_alive: 0,
+            will,
+            session_expiry: if opening.persistent { PERSISTENT } else { 0 },
+            receive_max: opening.receive_max,
+            topic_alias_max: opening.topic_alias_max,
+            ..ConnectOut::default()
+        };
+        let was_persistent = self.persistent;
+        self.pipe = Some(pipe);
+        // MQTT 3 has one flag for both: a session that starts clean ends with its connection. [MQTT3-3.1.2-6]
+        self.persistent = opening.persistent && (v5 || !clean);
+        self.receive_max = if v5 { opening.receive_max } else { u16::MAX };
+        let end = &mut net.pipes[pipe];
+        end.machine.connect(&connect, &mut end.up).expect("short strings");
+        while net.feed(pipe, 7) {}
+        let answer = net.pipes[pipe].tap.first();
+        let Some(Packet::ConnAck { present, reason: ReasonCode::Success }) = answer else {
+            panic!("{}: CONNECT was answered with {answer:?}", self.name);
+        };
+        let present = *present;
+        assert!(!(present && clean), "{}: a session is present although a clean start was asked for", self.name);
+        let lost = !present && !clean && was_persistent;
+        assert!(!lost, "{}: a session that should have lived on is gone", self.name);
+        if !present {
+            self.session = book.new_session(self.number);
+            self.out.clear();
+            self.in2.clear();
+        }
+        self.questions.clear();
+        book.new_connection(self.session, self.receive_max);
+    }
+
+    /// The connection is gone, with what was under way except the first `arriving` bytes to the server.
+    pub fn drop_pipe(&mut self, net: &mut Net, arriving: usize) {
+        if let Some(pipe) = self.pipe.take() {
+            net.cut(pipe, arriving);
+        }
+        self.connected = false;
+        self.questions.clear();
+    }
+
+    /// Says good-bye and goes.
+    pub fn disconnect(&mut self, with_will: bool, net: &mut Net) {
+        let Some(pipe) = self.pipe else { return };
+        let reason = if with_will { ReasonCode::DisconnectWithWill } else { ReasonCode::Success };
+        // Nothing may come in between: a machine that has said good-bye does not see what the server still writes.
+        net.feed(pipe, usize::MAX);
+        let end = &mut net.pipes[pipe];
+        end.machine.disconnect(reason, &DisconnectProps::default(), &mut end.up);
+        net.feed(pipe, usize::MAX);
+        self.drop_pipe(net, usize::MAX);
+    }
+
+    pub fn subscribe(&mut self, filters: &[(String, QoS)], last_values: bool, net: &mut Net, book: &mut Book) {
+        let Some(pipe) = self.usable(net) else { return };
+        for (filter, _) in filters {
+            book.subscribing(self.session, filter);
+        }
+        let id = self.next_id();
+        let handling = if last_values { RetainHandling::Send } else { RetainHandling::DoNotSend };
+        let options = |qos: QoS| SubscribeOptions { qos, retain_handling: handling, ..SubscribeOptions::default() };
+        let list: Vec<_> = filters.iter().map(|(filter, qos)| (filter.as_str(), options(*qos))).collect();
+        let end = &mut net.pipes[pipe];
+        let subscribe = SubscribeOut { id, filters: &list, ..SubscribeOut::default() };
+        end.machine.subscribe(&subscribe, &mut end.up).expect("small");
+        let asked = filters.iter().map(|(filter, _)| (filter.clone(), self.ask(filter))).collect();
+        self.questions.insert(id, Question::Subscribe(asked));
+    }
+
+    pub fn unsubscribe(&mut self, filter: &str, net: &mut Net, book: &mut Book) {
+        let Some(pipe) = self.usable(net) else { return };
+        let id = self.next_id();
+        let end = &mut net.pipes[pipe];
+        let unsubscribe = UnsubscribeOut { id, filters: &[filter], ..UnsubscribeOut::default() };
+        end.machine.unsubscribe(&unsubscribe, &mut end.up).expect("small");
+        self.ask(filter);
+        self.questions.insert(id, Question::Unsubscribe);
+        book.unsubscribing(self.session, filter);
+    }
+
+    pub fn publish(
+        &mut self,
+        topic: &str,
+        qos: QoS,
+        retain: bool,
+        expiry_secs: Option<u32>,
+        net: &mut Net,
+        book: &mut Book,
+    ) {
+        let Some(pipe) = self.usable(net) else { return };
+        let may = qos == QoS::AtMostOnce || self.out.len() < usize::from(net.pipes[pipe].machine.offer().receive_max);
+        if !may || net.pipes[pipe].machine.send_quota() == 0 {
+            return;
+        }
+        let expiry_secs = expiry_secs.filter(|_| self.version == Version::V5);
+        let now = net.now;
+        let serial = book.new_message(self.number, topic, qos, retain, expiry_secs, now);
+        let id = if qos == QoS::AtMostOnce { 0 } else { self.next_id() };
+        self.write_publish(pipe, id, serial, false, net, book);
+        if id != 0 {
+            self.order_last += 1;
+            self.out.insert(self.order_last, Out { id, serial, released: false });
+        }
+    }
+
+    fn write_publish(&self, pipe: usize, id: u16, serial: Serial, dup: bool, net: &mut Net, book: &mut Book) {
+        let message = book.sending(serial);
+        let payload = message.payload(serial);
+        let publish = PublishOut {
+            dup,
+            qos: message.qos,
+            retain: message.retain,
+            topic: &message.topic,
+            id,
+            payload: &payload,
+            expiry_secs: message.expiry_secs,
+            allow_alias: true,
+            ..PublishOut::default()
+        };
+        let end = &mut net.pipes[pipe];
+        // An error says that the server has ended the connection, which we have not read yet.
+        let _ = end.machine.publish(&publish, &mut end.up);
+    }
+
+    /// The connection, if it is open as far as the client knows and its machine has not seen the end of it.
+    fn usable(&self, net: &Net) -> Option<usize> {
+        self.pipe.filter(|pipe| self.connected && net.pipes[*pipe].machine.is_connected())
+    }
+
+    fn ask(&mut self, filter: &str) -> u64 {
+        self.order_last += 1;
+        self.asked.insert(filter.to_owned(), self.order_last);
+        self.order_last
+    }
+
+    fn next_id(&mut self) -> u16 {
+        loop {
+            self.id_last = if self.id_last >= 400 { 1 } else { self.id_last + 1 };
+            let id = self.id_last;
+            if !self.questions.contains_key(&id) && !self.out.values().any(|out| out.id == id) {
+                return id;
+            }
+        }
+    }
+
+    /// Looks at what has arrived, at most `count` packets. Whether anything happened.
+    pub fn look(&mut self, count: usize, net: &mut Net, book: &mut Book) -> bool {
+        let Some(pipe) = self.pipe else { return false };
+        for looked in 0..count {
+            match net.pipes[pipe].inbox.pop_front() {
+                Some(packet) => self.on_packet(pipe, packet, net, book),
+                None if net.pipes[pipe].is_closed() => {
+                    self.drop_pipe(net, 0);
+                    return true;
+                }
+                None => return looked > 0,
+            }
+        }
+        true
+    }
+
+    fn on_packet(&mut self, pipe: usize, packet: Packet, net: &mut Net, book: &mut Book) {
+        match packet {
+            Packet::ConnAck { .. } => {
+                self.connected = true;
+                self.repeat(pipe, net, book);
+            }
+            Packet::Publish(got) => self.on_publish(pipe, &got, net, book),
+            Packet::PubAck { id, reason } => {
+                let out = self.take(id, &format!("PUBACK {id}"));
+                book.acknowledged(out.serial, reason);
+            }
+            Packet::PubRec { id, reason } => {
+                let Some(out) = self.out.values_mut().find(|out| out.id == id) else {
+                    panic!("{}: PUBREC {id} although nothing waits for it", self.name);
+                };
+                out.released = true;
+                book.acknowledged(out.serial, reason);
+                let end = &mut net.pipes[pipe];
+                end.machine.pubrel(id, ReasonCode::Success, &mut end.up);
+            }
+            Packet::PubRel { id } => {
+                self.in2.remove(&id);
+                book.settled(self.session, id);
+                let end = &mut net.pipes[pipe];
+                end.machine.pubcomp(id, ReasonCode::Success, &mut end.up);
+            }
+            Packet::PubComp { id } => {
+                self.take(id, &format!("PUBCOMP {id}"));
+            }
+            Packet::SubAck { id, codes } => {
+                let Some(Question::Subscribe(filters)) = self.questions.remove(&id) else {
+                    panic!("{}: SUBACK {id} although nothing was asked", self.name);
+                };
+                assert_eq!(codes.len(), filters.len());
+                for ((filter, number), code) in filters.iter().zip(&codes) {
+                    assert!(!code.is_error(), "{}: {filter} was refused: {code:?}", self.name);
+                    let qos = match code {
+                        ReasonCode::GrantedQos1 => QoS::AtLeastOnce,
+                        ReasonCode::GrantedQos2 => QoS::ExactlyOnce,
+                        _ => QoS::AtMostOnce,
+                    };
+                    if self.asked.get(filter) == Some(number) {
+                        book.subscribed(self.session, filter, qos);
+                    }
+                }
+            }
+            Packet::UnsubAck { id, .. } => {
+                let asked = self.questions.remove(&id);
+                assert!(matches!(asked, Some(Question::Unsubscribe)), "{}: UNSUBACK {id} out of the blue", self.name);
+            }
+            Packet::Disconnect(reason) => {
+                assert!(
+                    matches!(reason, ReasonCode::SessionTakenOver | ReasonCode::QuotaExceeded),
+                    "{}: the server says {reason:?}",
+                    self.name
+                );
+            }
+            Packet::PingResp | Packet::Auth => panic!("{}: {packet:?} was not asked for", self.name),
+        }
+    }
+
+    fn take(&mut self, id: u16, what: &str) -> Out {
+        let Some(order) = self.out.iter().find(|(_, out)| out.id == id).map(|(order, _)| *order) else {
+            panic!("{}: {what} although nothing waits for it", self.name);
+        };
+        self.out.remove(&order).expect("found just now")
+    }
+
+    /// [MQTT-4.4.0-1]: what is not acknowledged is sent again, in its order.
+    fn repeat(&mut self, pipe: usize, net: &mut Net, book: &mut Book) {
+        for out in self.out.values() {
+            if out.released {
+                let end = &mut net.pipes[pipe];
+                end.machine.pubrel(out.id, ReasonCode::Success, &mut end.up);
+            } else {
+                self.write_publish(pipe, out.id, out.serial, true, net, book);
+            }
+        }
+    }
+
+    fn on_publish(&mut self, pipe: usize, got: &Got, net: &mut Net, book: &mut Book) {
+        let end = &mut net.pipes[pipe];
+        match got.qos {
+            QoS::AtMostOnce => book.accepted(self.session, got),
+            QoS::AtLeastOnce => {
+                book.accepted(self.session, got);
+                book.settled(self.session, got.id);
+                end.machine.puback(got.id, ReasonCode::Success, &mut end.up);
+            }
+            QoS::ExactlyOnce => {
+                let serial = Serial::of(&got.payload);
+                match self.in2.get(&got.id) {
+                    // [MQTT-4.3.3-10]: until it is released, the same identifier is the same message.
+                    Some(known) => assert_eq!(
+                        (*known, serial.unwrap_or_default()),
+                        (*known, *known),
+                        "{}: packet identifier {} was used for another message before it was released",
+                        self.name,
+                        got.id
+                    ),
+                    None => {
+                        self.in2.insert(got.id, serial.unwrap_or_default());
+                        book.accepted(self.session, got);
+                    }
+                }
+                end.machine.pubrec(got.id, ReasonCode::Success, &mut end.up);
+            }
+        }
+    }
+
+    /// Nothing of ours waits for the server.
+    pub fn is_idle(&self) -> bool {
+        self.out.is_empty() && self.questions.is_empty()
+    }
+}

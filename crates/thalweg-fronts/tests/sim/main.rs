@@ -1,0 +1,427 @@
+//! A whole broker in memory: one to four shards, clients that come, go, stall and lie about nothing, and every choice
+//! made by a seed. `THALWEG_SIM_SEED=7 cargo test -p thalweg-fronts --test sim` repeats one run, `THALWEG_SIM_RUNS=10000`
+//! does more of them.
+
+mod book;
+mod client;
+mod net;
+mod random;
+
+use book::{Book, RETAINED_TOPICS, Serial};
+use client::{Client, Opening};
+use net::{Net, Packet};
+use random::Random;
+use std::collections::HashMap;
+use thalweg_fronts::LinksLimits;
+use thalweg_fronts::mqtt::MqttSettings;
+use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow};
+use thalweg_model::Span;
+use thalweg_mqtt::{QoS, ServerLimits, Version};
+
+const RUNS: u64 = 200;
+const STEPS: usize = 700;
+
+const TOPICS: [&str; 14] = [
+    "n/a", "n/a/b", "n/b", "n/b/c", "n/c/b", "n/a/b/c", "g/a/1", "g/a/2", "g/b/1", "r/a", "r/b", "r/c/d", "n/e/1",
+    "n/e/2",
+];
+
+/// What clients subscribe to, and with which QoS.
+const FILTERS: [(&str, QoS); 12] = [
+    ("n/a", QoS::ExactlyOnce),
+    ("n/a/b", QoS::AtLeastOnce),
+    ("n/+/b", QoS::ExactlyOnce),
+    ("n/#", QoS::AtLeastOnce),
+    ("n/b/#", QoS::ExactlyOnce),
+    ("+/b", QoS::AtMostOnce),
+    ("n/+", QoS::ExactlyOnce),
+    ("n/e/+", QoS::AtLeastOnce),
+    ("$share/s/g/a/#", QoS::ExactlyOnce),
+    ("$share/s/g/b/#", QoS::ExactlyOnce),
+    ("r/#", QoS::AtLeastOnce),
+    ("r/+", QoS::ExactlyOnce),
+];
+
+/// Filters of groups, by their place in [`FILTERS`].
+const GROUPS: [usize; 2] = [8, 9];
+
+#[test]
+fn whatever_happens_nothing_promised_is_lost_repeated_or_reordered() {
+    if let Some(seed) = number("THALWEG_SIM_SEED") {
+        println!("THALWEG_SIM_SEED={seed}");
+        return run(seed);
+    }
+    for seed in 1..=number("THALWEG_SIM_RUNS").unwrap_or(RUNS) {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            println!("THALWEG_SIM_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn run(seed: u64) {
+    let mut simulation = Simulation::new(seed);
+    for _ in 0..STEPS {
+        simulation.step();
+    }
+    simulation.come_to_rest();
+    simulation.check_promises();
+    simulation.check_last_values();
+    simulation.end();
+}
+
+struct Simulation {
+    random: Random,
+    net: Net,
+    book: Book,
+    clients: Vec<Client>,
+    /// The session each pipe belongs to.
+    session_of: HashMap<usize, usize>,
+    /// Queues are short: messages may be dropped, and only the books are checked.
+    lossy: bool,
+    /// No message expires, and no session of a group ends, in most runs.
+    calm: bool,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let shards = 1 + random.below(4) as u16;
+        let lossy = random.one_in(5);
+        let strategies = [
+            GroupStrategy::RoundRobin,
+            GroupStrategy::LeastOutstanding,
+            GroupStrategy::Sticky,
+            GroupStrategy::Random,
+            GroupStrategy::HashPublisher,
+            GroupStrategy::HashAddress,
+        ];
+        let mut limits = Limits {
+            group_strategy: *random.pick(&strategies),
+            in_flight_max: *random.pick(&[1, 2, 5, 1000]),
+            group_settle_timeout: *random.pick(&[Span::from_secs(2), Span::FOREVER]),
+            queue_at_most_once_offline: random.one_in(3),
+            route_cache_max: *random.pick(&[1, 4, 1000]),
+            ..Limits::default()
+        };
+        if lossy {
+            limits.queue_messages_max = 1 + random.below(6);
+            limits.group_messages_max = 1 + random.below(6);
+            limits.overflow = *random.pick(&[Overflow::DropNewest, Overflow::DropOldest, Overflow::Disconnect]);
+        }
+        let output_high = *random.pick(&[100, 400, 100_000]);
+        let outputs = LinksLimits {
+            output_high,
+            output_max: output_high * *random.pick(&[1, 4]),
+            unflushed_max: *random.pick(&[64, 1 << 20]),
+        };
+        let receive_max = *random.pick(&[1, 4, 20]);
+        let topic_alias_max = *random.pick(&[0, 2, 10]);
+        let server = ServerLimits { receive_max, topic_alias_max, ..ServerLimits::default() };
+        let settings = MqttSettings { limits: server, ..MqttSettings::default() };
+        let net = Net::new(shards, &limits, outputs, settings, seed);
+        let mut book = Book::default();
+        let mut clients: Vec<Client> = Vec::new();
+        for number in 0..3 + random.below(6) {
+            let version = *random.pick(&[Version::V311, Version::V5, Version::V5]);
+            // The dummy session is replaced when the client first connects.
+            let session = book.new_session(number);
+            let mut client = Client::new(number, format!("client-{number}"), version, session);
+            client.anchor = number < 2;
+            clients.push(client);
+        }
+        let calm = random.one_in(2);
+        let mut simulation = Simulation { random, net, book, clients, session_of: HashMap::new(), lossy, calm };
+        simulation.begin();
+        simulation
+    }
+
+    /// Two clients stay in both groups for good.
+    fn begin(&mut self) {
+        for number in 0..2 {
+            self.connect(number, true);
+            self.rest();
+            let groups: Vec<_> = GROUPS.iter().map(|at| (FILTERS[*at].0.to_owned(), FILTERS[*at].1)).collect();
+            self.clients[number].subscribe(&groups, false, &mut self.net, &mut self.book);
+            self.rest();
+        }
+    }
+
+    fn step(&mut self) {
+        self.net.now += Span::from_nanos(self.random.next() % 20_000_000);
+        if self.random.one_in(60) {
+            self.net.now += Span::from_millis(1500);
+        }
+        let (count, shards) = (self.clients.len(), self.net.shards.len());
+        match self.random.below(16) {
+            0..=3 => {
+                let number = self.random.below(count);
+                self.act(number);
+            }
+            4..=6 => {
+                let pipe = self.some_pipe();
+                let bytes = 1 + self.random.below(120);
+                self.net.feed(pipe, bytes);
+            }
+            7..=9 => {
+                let pipe = self.some_pipe();
+                let bytes = 1 + self.random.below(300);
+                self.net.flush(pipe, bytes);
+            }
+            10..=11 => {
+                for _ in 0..1 + self.random.below(4) {
+                    let (from, to) = (self.random.below(shards), self.random.below(shards));
+                    self.net.carry(from, to);
+                }
+            }
+            12 => {
+                let pipe = self.some_pipe();
+                self.net.notice(pipe);
+            }
+            13 => {
+                let shard = self.random.below(shards);
+                self.net.tick(shard);
+            }
+            _ => {
+                let (number, packets) = (self.random.below(count), 1 + self.random.below(5));
+                self.clients[number].look(packets, &mut self.net, &mut self.book);
+            }
+        }
+        self.watch();
+    }
+
+    /// Mostly one that is in use.
+    fn some_pipe(&mut self) -> usize {
+        let number = self.random.below(self.clients.len());
+        let any = self.random.below(self.net.pipes.len());
+        self.clients[number].pipe.filter(|_| !self.random.one_in(4)).unwrap_or(any)
+    }
+
+    /// A client does something of its own accord.
+    fn act(&mut self, number: usize) {
+        let Some(pipe) = self.clients[number].pipe else {
+            let persistent = self.clients[number].anchor || self.random.one_in(2);
+            return self.connect(number, persistent);
+        };
+        let Self { random, net, book, .. } = self;
+        let client = &mut self.clients[number];
+        match random.below(20) {
+            0..=11 => {
+                let topic = *random.pick(&TOPICS);
+                let qos = *random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce]);
+                let retain = topic.starts_with(RETAINED_TOPICS);
+                let expiry = topic.starts_with("n/e/").then(|| 1 + random.below(3) as u32);
+                for _ in 0..1 + random.below(5) {
+                    client.publish(topic, qos, retain, expiry, net, book);
+                }
+            }
+            12..=13 => {
+                let mut filters = Vec::new();
+                for _ in 0..1 + random.below(2) {
+                    let (filter, qos) = *random.pick(&FILTERS);
+                    filters.push((filter.to_owned(), qos));
+                }
+                let last_values = random.one_in(2);
+                client.subscribe(&filters, last_values, net, book);
+            }
+            14 => {
+                let (filter, _) = *random.pick(&FILTERS);
+                let stays = client.anchor || (self.calm && filter.starts_with('$'));
+                if !stays {
+                    client.unsubscribe(filter, net, book);
+                }
+            }
+            15 => net.pipes[pipe].stalled = !net.pipes[pipe].stalled,
+            16 => {
+                let arriving = random.below(net.pipes[pipe].up.len() + 1);
+                client.drop_pipe(net, arriving);
+                if random.one_in(2) {
+                    net.notice(pipe);
+                }
+            }
+            17 if client.connected => client.disconnect(random.one_in(2), net),
+            18 => {
+                // Takes its own session over.
+                let persistent = client.persistent;
+                self.connect(number, persistent);
+            }
+            _ => {}
+        }
+    }
+
+    fn connect(&mut self, number: usize, persistent: bool) {
+        self.watch();
+        let client = &mut self.clients[number];
+        let member = self.calm && self.book.sessions[client.session].is_in_group();
+        let opening = Opening {
+            clean: !client.anchor && !member && self.random.one_in(4),
+            persistent: persistent || member,
+            receive_max: *self.random.pick(&[1, 2, 3, 10, 65_535]),
+            topic_alias_max: *self.random.pick(&[0, 0, 1, 5]),
+            will_delay: *self.random.pick(&[None, Some(0), Some(1)]),
+        };
+        client.connect(&opening, &mut self.net, &mut self.book);
+        self.session_of.extend(client.pipe.map(|pipe| (pipe, client.session)));
+        self.watch();
+    }
+
+    /// Looks at everything the servers have written.
+    fn watch(&mut self) {
+        for (number, pipe) in self.net.pipes.iter_mut().enumerate() {
+            if let Some(fault) = &pipe.fault {
+                panic!("the server breaks the protocol: {fault}");
+            }
+            let Some(&session) = self.session_of.get(&number) else { continue };
+            for packet in pipe.tap.drain(..) {
+                self.book.on_wire(session, &packet, self.net.now);
+            }
+        }
+    }
+
+    /// Moves everything until nothing moves.
+    fn rest(&mut self) {
+        loop {
+            let mut happened = self.net.settle();
+            self.watch();
+            for client in &mut self.clients {
+                happened |= client.look(1000, &mut self.net, &mut self.book);
+            }
+            self.watch();
+            if !happened {
+                return;
+            }
+        }
+    }
+
+    /// Everybody comes back, reads and answers.
+    fn come_to_rest(&mut self) {
+        for pipe in 0..self.net.pipes.len() {
+            self.net.pipes[pipe].stalled = false;
+            self.net.notice(pipe);
+        }
+        self.rest();
+        for number in 0..self.clients.len() {
+            if self.clients[number].pipe.is_none() {
+                let client = &mut self.clients[number];
+                let opening = Opening {
+                    clean: false,
+                    persistent: true,
+                    receive_max: *self.random.pick(&[1, 3, 65_535]),
+                    topic_alias_max: 0,
+                    will_delay: None,
+                };
+                client.connect(&opening, &mut self.net, &mut self.book);
+                self.session_of.extend(client.pipe.map(|pipe| (pipe, client.session)));
+            }
+            self.rest();
+        }
+        // What a group has waited for a member that is gone comes back after the time limit.
+        self.net.now += Span::from_secs(3);
+        self.rest();
+        for client in &self.clients {
+            assert!(client.pipe.is_some() || self.lossy, "{} was thrown out", client.name);
+            assert!(client.is_idle() || client.pipe.is_none(), "{} waits for an answer", client.name);
+        }
+    }
+
+    fn check_promises(&self) {
+        let (routed, done) = self.net.copies();
+        let waiting = self.net.waiting();
+        let in_flight = self.net.total(|totals| totals.in_flight) as u64;
+        assert_eq!(waiting, self.net.total(|totals| totals.waiting) as u64, "what waits is counted wrongly");
+        assert_eq!(routed, done + waiting + in_flight, "the books do not balance");
+        if self.lossy {
+            return;
+        }
+        assert_eq!((waiting, in_flight), (0, 0), "everybody is here and has answered, and still something waits");
+        for reason in [DropReason::QueueFull, DropReason::Memory, DropReason::AccessDenied, DropReason::TooLarge] {
+            let dropped = self.net.sum(|kernel| kernel.ledger().dropped[reason as usize]);
+            assert_eq!(dropped, 0, "dropped for {reason:?}");
+        }
+        for client in &self.clients {
+            self.book.check_promises(client.session);
+        }
+        let anchors: Vec<_> = self.clients.iter().filter(|c| c.anchor).map(|client| client.session).collect();
+        for group in GROUPS {
+            self.book.check_group(FILTERS[group].0, &anchors);
+        }
+    }
+
+    /// A newcomer on each shard finds the same last values.
+    fn check_last_values(&mut self) {
+        let mut before: Option<HashMap<String, Serial>> = None;
+        for shard in 0..self.net.shards.len() {
+            let number = self.clients.len();
+            let mut names = (0..).map(|n| format!("newcomer-{n}"));
+            let name = names.find(|name| self.net.home_of(name) == shard).expect("some name has that home");
+            let session = self.book.new_session(number);
+            self.clients.push(Client::new(number, name, Version::V5, session));
+            let opening =
+                Opening { clean: true, persistent: false, receive_max: 2, topic_alias_max: 0, will_delay: None };
+            self.clients[number].connect(&opening, &mut self.net, &mut self.book);
+            let pipe = self.clients[number].pipe.expect("just connected");
+            self.session_of.insert(pipe, self.clients[number].session);
+            self.rest();
+            self.clients[number].subscribe(&[("r/#".into(), QoS::ExactlyOnce)], true, &mut self.net, &mut self.book);
+            self.net.settle();
+            let mut found = HashMap::new();
+            loop {
+                for packet in self.net.pipes[pipe].inbox.iter() {
+                    if let Packet::Publish(got) = packet {
+                        assert!(got.retain, "a last value is sent with RETAIN [MQTT-3.3.1-8]");
+                        let twice = found.insert(got.topic.clone(), Serial::of(&got.payload).unwrap_or_default());
+                        assert_eq!(twice, None, "{} has two last values", got.topic);
+                    }
+                }
+                self.watch();
+                if !self.clients[number].look(1000, &mut self.net, &mut self.book) {
+                    break;
+                }
+                self.net.settle();
+            }
+            self.book.check_last_values(&found);
+            if let Some(before) = &before {
+                assert_eq!(&found, before, "shards disagree about last values");
+            }
+            before = Some(found);
+        }
+    }
+
+    /// Everybody leaves for good, last values are cleared: nothing must be held any more.
+    fn end(&mut self) {
+        self.rest();
+        for number in 0..self.clients.len() {
+            let opening =
+                Opening { clean: true, persistent: false, receive_max: 100, topic_alias_max: 0, will_delay: None };
+            self.clients[number].connect(&opening, &mut self.net, &mut self.book);
+            self.session_of.extend(self.clients[number].pipe.map(|pipe| (pipe, self.clients[number].session)));
+            self.rest();
+            self.clients[number].disconnect(false, &mut self.net);
+            for pipe in 0..self.net.pipes.len() {
+                self.net.notice(pipe);
+            }
+            self.rest();
+        }
+        self.net.clear_last_values();
+        self.net.now += Span::from_secs(10);
+        self.rest();
+        assert!(!self.net.is_anything_between_shards());
+        let (routed, done) = self.net.copies();
+        assert_eq!(routed, done, "the books do not balance at the end");
+        for what in [self.net.total(|t| t.sessions), self.net.total(|t| t.groups), self.net.total(|t| t.retained)] {
+            assert_eq!(what, 0, "sessions, groups or last values are left");
+        }
+        assert_eq!(self.net.sum(|kernel| kernel.bytes_held() as u64), 0, "bytes are held for nobody");
+        assert!(self.net.shards.iter().all(|shard| shard.links.is_empty()), "links are left");
+        let published = self.net.sum(|kernel| kernel.ledger().received);
+        let sorted = self.net.sum(|kernel| {
+            let ledger = kernel.ledger();
+            ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated
+        });
+        assert!(sorted >= published, "{published} received, {sorted} sorted (with wills)");
+    }
+}

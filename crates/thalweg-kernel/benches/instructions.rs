@@ -1,0 +1,156 @@
+//! Matching, for `cargo xtask bench-instructions`: `list` names the operations, `NAME COUNT` does one COUNT times.
+
+use std::hint::black_box;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::routes::RouteTable;
+use thalweg_kernel::{
+    Answer, CloseReason, Delivery, Draft, Effects, Grants, Kernel, LastValueWish, Limits, LinkId, OpenSession, Sent,
+    SessionId, ShardId, ShardMessage, Tag, Ticket, Wish,
+};
+use thalweg_model::{Reliability, RetainOp, Span, Time};
+
+const OPERATIONS: [(&str, fn(u32)); 4] = [
+    ("match_1000_filters_cold", |count| cold(1_000, count)),
+    ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
+    ("publish_1000_filters_cached", |count| cached(1_000, count)),
+    ("publish_1000_filters_not_cached", |count| not_cached(1_000, count)),
+];
+
+/// Addresses that are published to in turn.
+const ADDRESSES: u32 = 64;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let count = arguments.next().and_then(|count| count.parse().ok());
+    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
+        (Some((_, operation)), Some(count)) => operation(count),
+        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
+    }
+}
+
+/// One filter in ten has a wildcard.
+fn filter(number: u32) -> String {
+    match number % 10 {
+        9 => format!("site-{}/+/device-{}/#", number % 97, number),
+        _ => format!("site-{}/hall-{}/device-{}/temperature", number % 97, number % 7, number),
+    }
+}
+
+fn address(number: u32) -> String {
+    format!("site-{}/hall-{}/device-{}/temperature", number % 97, number % 7, number)
+}
+
+fn addresses(filters: u32) -> Vec<String> {
+    // Every tenth of them matches a wildcard filter, the others an exact one.
+    (0..ADDRESSES).map(|number| address(number * (filters / ADDRESSES))).collect()
+}
+
+/// The table itself: no memory of earlier matches.
+fn cold(filters: u32, count: u32) {
+    let mut table: RouteTable<u64> = RouteTable::new(7);
+    for number in 0..filters {
+        table.insert(&filter(number), u64::from(number));
+    }
+    let addresses = addresses(filters);
+    let mut found = 0_u32;
+    for address in addresses.iter().cycle().take(count as usize) {
+        table.for_each_match(black_box(address), |sink| {
+            black_box(sink);
+            found += 1;
+        });
+    }
+    assert_eq!(found, count, "each address matches one filter");
+}
+
+/// Publishing to addresses whose routes are remembered.
+fn cached(filters: u32, count: u32) {
+    publish(filters, count, 65_536);
+}
+
+/// Publishing to addresses whose routes must be worked out each time: the cache holds one.
+fn not_cached(filters: u32, count: u32) {
+    publish(filters, count, 1);
+}
+
+fn publish(filters: u32, count: u32, route_cache_max: usize) {
+    let limits = Limits { route_cache_max, ..Limits::default() };
+    let mut kernel = Kernel::new(limits, ShardId(0), 1, 7);
+    let mut out = Nowhere(0);
+    let now = Time::from_secs(1);
+    let subscriber = open(&mut kernel, "subscriber", 0, &mut out);
+    let publisher = open(&mut kernel, "publisher", 1, &mut out);
+    for number in 0..filters {
+        let filter = filter(number);
+        let wish = Wish {
+            filter: &filter,
+            group: None,
+            reliability: Reliability::AtMostOnce,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        kernel.subscribe(subscriber, 1, &[wish], now, &mut out);
+    }
+    let addresses = addresses(filters);
+    // Once around, so that what can be remembered is.
+    for address in &addresses {
+        kernel.publish(publisher, draft(address), now, &mut out);
+    }
+    let before = out.0;
+    for address in addresses.iter().cycle().take(count as usize) {
+        kernel.publish(publisher, draft(black_box(address)), now, &mut out);
+    }
+    assert_eq!(out.0 - before, count, "each address has one receiver");
+}
+
+fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> SessionId {
+    let open = OpenSession {
+        client,
+        link: LinkId(link),
+        fresh: true,
+        expiry: Span::ZERO,
+        in_flight_max: None,
+        will: None,
+        access: Access::ALL,
+        user: None,
+        dialect: "none",
+        grants: Grants::default(),
+    };
+    let opened = kernel.open_session(open, Time::ZERO, out).expect("there is room");
+    kernel.start(opened.session, Time::ZERO, out);
+    opened.session
+}
+
+fn draft(address: &str) -> Draft<'_> {
+    Draft {
+        address,
+        payload: &[b'x'; 36],
+        reliability: Reliability::AtMostOnce,
+        retain: RetainOp::None,
+        expires_in: None,
+        properties: None,
+        ticket: 0,
+        native: None,
+    }
+}
+
+/// Counts deliveries.
+struct Nowhere(u32);
+
+impl Effects for Nowhere {
+    fn deliver(&mut self, _: LinkId, delivery: &Delivery<'_>) -> Sent {
+        black_box(delivery);
+        self.0 += 1;
+        Sent::Room
+    }
+
+    fn release(&mut self, _: LinkId, _: Tag) {}
+
+    fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+
+    fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
+
+    fn send(&mut self, _: ShardId, _: ShardMessage) {}
+}
