@@ -8,6 +8,7 @@ mod packet;
 mod peer;
 
 mod auth;
+mod client;
 mod connect;
 mod connect_malformed;
 mod flow;
