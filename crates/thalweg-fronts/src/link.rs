@@ -125,6 +125,11 @@ impl Links {
         }
     }
 
+    /// Replaces the limits, for links that exist too.
+    pub fn set_limits(&mut self, limits: LinksLimits) {
+        self.limits = limits;
+    }
+
     /// Adds a link.
     pub fn open(&mut self, front: Front) -> LinkId {
         let link =

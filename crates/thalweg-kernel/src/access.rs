@@ -47,6 +47,7 @@ pub struct Rules {
     /// The rules that name the session.
     personal: Vec<Rule>,
     otherwise: Otherwise,
+    own: bool,
 }
 
 /// What one session may do: [`Rules`] with its names filled in. Cloning shares.
@@ -75,6 +76,7 @@ pub struct Rules {
 pub struct Access {
     /// Nothing to judge if absent: all is allowed.
     judged: Option<Judged>,
+    own: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -141,12 +143,18 @@ impl Rules {
                 false => common.add(rule.allow, rule.permissions, filter),
             }
         }
-        Ok(Rules { common: Arc::new(common), personal, otherwise })
+        Ok(Rules { common: Arc::new(common), personal, otherwise, own: false })
     }
 
     /// No rules: everything is allowed.
     pub fn allow_all() -> Self {
-        Rules { common: Arc::default(), personal: Vec::new(), otherwise: Otherwise::Allow }
+        Rules { common: Arc::default(), personal: Vec::new(), otherwise: Otherwise::Allow, own: false }
+    }
+
+    /// The same rules, marked as what one peer brought itself, in a token for instance: they stay in force when the
+    /// operator's rules change.
+    pub fn into_own(self) -> Self {
+        Rules { own: true, ..self }
     }
 
     /// Fills in the names of a session. What rules say about a name that the session does not have (no user, an empty
@@ -166,16 +174,22 @@ impl Rules {
         }
         let nothing_denied = self.common.deny.is_empty() && personal.deny.is_empty();
         if self.otherwise == Otherwise::Allow && nothing_denied {
-            return Access::ALL;
+            return Access { judged: None, own: self.own };
         }
         let personal = (!personal.is_empty()).then(|| Arc::new(personal));
-        Access { judged: Some(Judged { common: self.common.clone(), personal, otherwise: self.otherwise }) }
+        let judged = Judged { common: self.common.clone(), personal, otherwise: self.otherwise };
+        Access { judged: Some(judged), own: self.own }
     }
 }
 
 impl Access {
     /// Everything is allowed; what [`Rules::compile`] returns when nothing can be denied.
-    pub const ALL: Access = Access { judged: None };
+    pub const ALL: Access = Access { judged: None, own: false };
+
+    /// Whether the peer brought the rules itself; see [`Rules::into_own`].
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
 
     /// Whether [`allows`](Access::allows) is always true.
     pub fn is_allow_all(&self) -> bool {

@@ -8,13 +8,13 @@ use crate::limits::Limits;
 use crate::rate::TokenBucket;
 use crate::route_cache::{RouteCache, Sink};
 use crate::routes::RouteTable;
-use crate::session::{Meters, Pressure, Session};
+use crate::session::{Grants, Meters, Pressure, Session};
 use crate::slab::Slab;
 use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
 use hashbrown::HashMap;
 use std::sync::Arc;
-use thalweg_model::Time;
+use thalweg_model::{Span, Time};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -116,9 +116,10 @@ impl Kernel {
 }
 
 impl Limits {
-    pub(crate) fn meters(&self, now: Time) -> Option<Box<Meters>> {
+    pub(crate) fn meters(&self, grants: &Grants, now: Time) -> Option<Box<Meters>> {
         let bucket = |rate: u64| (rate > 0).then(|| TokenBucket::new(rate, rate, now));
-        let meters = Meters { messages: bucket(self.publish_rate), bytes: bucket(self.publish_bytes_rate) };
+        let messages = bucket(grants.publish_rate.unwrap_or(self.publish_rate));
+        let meters = Meters { messages, bytes: bucket(self.publish_bytes_rate) };
         (meters.messages.is_some() || meters.bytes.is_some()).then(|| Box::new(meters))
     }
 }
@@ -128,10 +129,10 @@ impl Meters {
     pub(crate) fn pause(&mut self, bytes: u64, now: Time) -> Option<Time> {
         let mut wait = None;
         for (bucket, cost) in [(&mut self.messages, 1), (&mut self.bytes, bytes)] {
-            if let Some(bucket) = bucket
-                && let Err(span) = bucket.take(cost, now)
-            {
-                wait = wait.max(Some(now + span));
+            // The message is here and will be handled, so it is paid for in any case.
+            let debt = bucket.as_mut().map_or(Span::ZERO, |bucket| bucket.spend(cost, now));
+            if debt > Span::ZERO {
+                wait = wait.max(Some(now + debt));
             }
         }
         wait

@@ -37,7 +37,7 @@ pub use kernel::{Kernel, home};
 pub use ledger::{DropReason, Ledger};
 pub use limits::{GroupStrategy, Limits, Overflow};
 pub use publish::{Draft, Outcome, Published};
-pub use session::{Closing, OpenRefusal, OpenSession, Opened, Pressure, Will};
+pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};
 pub use shards::ShardMessage;
 pub use subscribe::{LastValueWish, Wish};

@@ -47,11 +47,14 @@ pub struct Limits {
     pub subscriptions_max: usize,
     /// Levels of an address or filter.
     pub levels_max: usize,
+    /// Bytes of an address that is published to.
+    pub address_bytes_max: usize,
     /// The longest life of a session without a link.
     pub session_expiry_max: Span,
     /// Sessions on this shard, with or without a link.
     pub sessions_max: usize,
-    /// Publishes per second and session; 0 is no limit.
+    /// Publishes per second and session; 0 is no limit. A front can say otherwise in
+    /// [`Grants`](crate::Grants).
     pub publish_rate: u64,
     /// Published bytes per second and session; 0 is no limit.
     pub publish_bytes_rate: u64,
@@ -71,6 +74,9 @@ pub struct Limits {
     pub group_strategy: GroupStrategy,
     /// A member that has not settled a group's delivery for this long loses it to the others.
     pub group_settle_timeout: Span,
+    /// Whether a group's at-least-once deliveries that a member has not settled go to the others as soon as its link
+    /// ends.
+    pub group_redispatch: bool,
     /// Whether `Subscribe` may name a group.
     pub groups_enabled: bool,
     /// Whether filters may hold wildcards.
@@ -91,6 +97,7 @@ impl Default for Limits {
             in_flight_max: 1024,
             subscriptions_max: 10_000,
             levels_max: 128,
+            address_bytes_max: 65_535,
             session_expiry_max: Span::FOREVER,
             sessions_max: 10_000_000,
             publish_rate: 0,
@@ -103,6 +110,7 @@ impl Default for Limits {
             group_bytes_max: 64 << 20,
             group_strategy: GroupStrategy::RoundRobin,
             group_settle_timeout: Span::from_secs(30),
+            group_redispatch: true,
             groups_enabled: true,
             wildcards_enabled: true,
             reliability_max: Reliability::ExactlyOnce,

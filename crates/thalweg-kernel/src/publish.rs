@@ -133,7 +133,8 @@ impl Kernel {
     /// The checks that hold for an address as long as the memo does, and its route.
     #[cold]
     fn route_for(&mut self, id: SessionId, address: &str) -> Result<Rc<Route>, Outcome> {
-        if address.bytes().filter(|byte| *byte == b'/').count() >= self.limits.levels_max {
+        let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
+        if levels > self.limits.levels_max || address.len() > self.limits.address_bytes_max {
             return Err(Outcome::BadAddress);
         }
         match self.sessions.get(id) {

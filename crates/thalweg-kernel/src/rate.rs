@@ -52,6 +52,19 @@ impl TokenBucket {
         })
     }
 
+    /// Takes `n` tokens whether they are there or not, and says how long to wait until there is no debt
+    /// ([`Span::FOREVER`] if the rate is 0 and there is one).
+    pub fn spend(&mut self, n: u64, now: Time) -> Span {
+        self.refill(now);
+        let price = i64::try_from(n).unwrap_or(i64::MAX).saturating_mul(TOKEN);
+        self.credit = self.credit.saturating_sub(price);
+        match (self.credit.min(0).unsigned_abs(), self.rate_per_second) {
+            (0, _) => Span::ZERO,
+            (_, 0) => Span::FOREVER,
+            (debt, rate) => Span::from_nanos(debt.div_ceil(rate)),
+        }
+    }
+
     /// Whole tokens that are there now; 0 while in debt.
     pub fn available(&mut self, now: Time) -> u64 {
         self.refill(now);
@@ -129,6 +142,15 @@ mod tests {
         assert_eq!(bucket.available(at(1)), 0);
         assert_eq!(bucket.take(1, at(1)), Err(Span::from_millis(401)));
         assert_eq!(bucket.take(1, at(402)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_spent_before_it_is_earned_is_waited_for() {
+        let mut bucket = TokenBucket::new(10, 1, at(0));
+        assert_eq!(bucket.spend(1, at(0)), Span::ZERO);
+        assert_eq!(bucket.spend(1, at(0)), Span::from_millis(100));
+        assert_eq!(bucket.spend(2, at(100)), Span::from_millis(200));
+        assert_eq!(bucket.spend(0, at(300)), Span::ZERO);
     }
 
     #[test]

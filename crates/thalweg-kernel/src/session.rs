@@ -103,6 +103,29 @@ pub struct OpenSession<'a> {
     pub user: Option<Arc<str>>,
     /// How operators see the peer: protocol and version. Never decides anything.
     pub dialect: &'static str,
+    /// What the peer was told that it may do.
+    pub grants: Grants,
+}
+
+/// What holds for one connection whatever becomes of [`Limits`](crate::Limits) meanwhile, because its peer was told so
+/// or because its listener has rules of its own. The stricter of both counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// The highest reliability.
+    pub reliability_max: Reliability,
+    /// Whether filters may hold wildcards.
+    pub wildcards: bool,
+    /// Whether subscriptions may name a group.
+    pub groups: bool,
+    /// Publishes per second in place of the limits' rate; 0 is no limit.
+    pub publish_rate: Option<u64>,
+}
+
+impl Default for Grants {
+    /// All that the limits allow.
+    fn default() -> Self {
+        Grants { reliability_max: Reliability::ExactlyOnce, wildcards: true, groups: true, publish_rate: None }
+    }
 }
 
 /// What opening gave.
@@ -153,6 +176,7 @@ pub(crate) struct Session {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) access: Access,
     pub(crate) dialect: &'static str,
+    pub(crate) grants: Grants,
     pub(crate) expiry: Span,
     pub(crate) expires_at: Time,
     pub(crate) since: Time,
@@ -261,7 +285,7 @@ impl Kernel {
         }
         if let Some(&id) = self.by_client.get(open.client) {
             if !open.fresh {
-                return Ok(self.resume_session(id, open, expiry));
+                return Ok(self.resume_session(id, open, expiry, now));
             }
             self.end_session(id, now, fx);
         } else if self.sessions.len() >= self.limits.sessions_max {
@@ -278,6 +302,7 @@ impl Kernel {
             user: open.user,
             access: open.access,
             dialect: open.dialect,
+            grants: open.grants,
             expiry,
             expires_at: Time::NEVER,
             since: now,
@@ -295,7 +320,7 @@ impl Kernel {
             group_in_flight: 0,
             group_timer: false,
             scans: Vec::new(),
-            meters: self.limits.meters(now),
+            meters: self.limits.meters(&open.grants, now),
             received: 0,
             delivered: 0,
             dropped: 0,
@@ -306,7 +331,7 @@ impl Kernel {
         Ok(Opened { session: id, resumed: false, expiry })
     }
 
-    fn resume_session(&mut self, id: SessionId, open: OpenSession<'_>, expiry: Span) -> Opened {
+    fn resume_session(&mut self, id: SessionId, open: OpenSession<'_>, expiry: Span, now: Time) -> Opened {
         let in_flight_max = open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1);
         if let Some(session) = self.sessions.get_mut(id) {
             session.link = Some(open.link);
@@ -317,6 +342,8 @@ impl Kernel {
             }
             session.access = open.access;
             session.dialect = open.dialect;
+            session.grants = open.grants;
+            session.meters = self.limits.meters(&open.grants, now);
             session.expiry = expiry;
             session.expires_at = Time::NEVER;
             session.will = open.will;
@@ -407,7 +434,9 @@ impl Kernel {
             self.timers.set(expires_at, id, TimerKind::SessionExpiry);
         }
         self.groups_member_changed(id, now, fx);
-        self.return_group_copies(id, now, fx);
+        if self.limits.group_redispatch {
+            self.return_group_copies(id, now, fx);
+        }
     }
 
     pub(crate) fn publish_will<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
@@ -487,6 +516,18 @@ impl Kernel {
             session.memo = Memo::default();
             self.access_epoch += 1;
         }
+    }
+
+    /// Replaces what every session may do, online or not, after the rules have changed; `access` is given client and
+    /// user. Sessions whose peer brought its own rules keep them.
+    pub fn renew_access(&mut self, access: impl Fn(&str, Option<&str>) -> Access) {
+        for (_, session) in self.sessions.iter_mut() {
+            if !session.access.is_own() {
+                session.access = access(&session.client, session.user.as_deref());
+                session.memo = Memo::default();
+            }
+        }
+        self.access_epoch += 1;
     }
 }
 

@@ -54,6 +54,11 @@ impl<T> Slab<T> {
         self.items.len()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut T)> {
+        let numbered = self.items.iter_mut().enumerate();
+        numbered.filter_map(|(number, item)| item.as_deref_mut().map(|item| (SessionId(number as u32), item)))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &T)> {
         let numbered = self.items.iter().enumerate();
         numbered.filter_map(|(number, item)| item.as_deref().map(|item| (SessionId(number as u32), item)))

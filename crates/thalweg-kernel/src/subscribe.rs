@@ -6,7 +6,7 @@ use crate::effects::{Answer, Effects, Subscribed};
 use crate::ids::{LinkId, SessionId, Ticket};
 use crate::retained::Scan;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{Held, NO_GROUP};
+use crate::session::{Grants, Held, NO_GROUP};
 use crate::shards::ShardMessage;
 use thalweg_model::{Filter, Reliability, Time};
 
@@ -100,7 +100,7 @@ impl Kernel {
         if let Err(refusal) = self.check_wish(id, wish) {
             return refusal;
         }
-        let reliability = wish.reliability.min(self.limits.reliability_max);
+        let reliability = wish.reliability.min(self.limits.reliability_max).min(self.grants(id).reliability_max);
         let is_new = match wish.group {
             Some(group) => self.join_group(id, group, wish, reliability, number, pending, fx),
             None => self.subscribe_alone(id, wish, reliability, number, pending, fx),
@@ -118,15 +118,20 @@ impl Kernel {
         Subscribed::Granted(reliability)
     }
 
+    fn grants(&self, id: SessionId) -> Grants {
+        self.sessions.get(id).map(|session| session.grants).unwrap_or_default()
+    }
+
     fn check_wish(&self, id: SessionId, wish: &Wish<'_>) -> Result<(), Subscribed> {
         let Ok(filter) = Filter::new(wish.filter) else { return Err(Subscribed::BadFilter) };
         if filter.levels().count() > self.limits.levels_max {
             return Err(Subscribed::BadFilter);
         }
-        if wish.group.is_some() && !self.limits.groups_enabled {
+        let grants = self.grants(id);
+        if wish.group.is_some() && !(self.limits.groups_enabled && grants.groups) {
             return Err(Subscribed::NoShared);
         }
-        if filter.has_wildcard() && !self.limits.wildcards_enabled {
+        if filter.has_wildcard() && !(self.limits.wildcards_enabled && grants.wildcards) {
             return Err(Subscribed::NoWildcards);
         }
         match self.sessions.get(id) {

@@ -4,11 +4,12 @@ use crate::access::scram::{ExpectClientFinal, ScramServer};
 use crate::access::{Login, LoginRequest, Refusal, RefusalReason, Vault, VaultPool};
 use crate::clock;
 use crate::lobby::PeerInfo;
+use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
-use thalweg_kernel::LinkId;
+use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 
 /// The only mechanism of challenge and response there is.
@@ -21,20 +22,24 @@ pub(crate) struct Door {
     pool: Arc<VaultPool>,
     /// The shard's own mailbox, for answers that come later.
     mailbox: Mailbox,
-    scram: bool,
-    /// Whether each listener lets in peers that offer no credentials.
-    admits_anonymous: Arc<HashMap<Arc<str>, bool>>,
+    settings: Arc<DoorSettings>,
     exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
 }
 
 impl Door {
-    pub(crate) fn new(
-        pool: Arc<VaultPool>,
-        mailbox: Mailbox,
-        scram: bool,
-        admits_anonymous: Arc<HashMap<Arc<str>, bool>>,
-    ) -> Self {
-        Door { pool, mailbox, scram, admits_anonymous, exchanges: HashMap::new() }
+    pub(crate) fn new(pool: Arc<VaultPool>, mailbox: Mailbox) -> Self {
+        Door { pool, mailbox, settings: Arc::default(), exchanges: HashMap::new() }
+    }
+
+    /// From now on these settings decide.
+    pub(crate) fn set_settings(&mut self, settings: Arc<DoorSettings>) {
+        self.settings = settings;
+    }
+
+    /// Gives every session the rules that are in force now.
+    pub(crate) fn renew_access(&self, kernel: &mut Kernel) {
+        let vault = self.pool.vault();
+        kernel.renew_access(|client, user| vault.rules(user).compile(client, user));
     }
 
     /// The answer, with when it ends, if it is known at once; otherwise it comes through the mailbox.
@@ -53,7 +58,7 @@ impl Door {
                     user: user.map(Into::into),
                     password: password.map(Into::into),
                     certificate_name: peer.certificate_name.clone(),
-                    anonymous_allowed: self.admits_anonymous.get(&peer.listener.name).copied().unwrap_or(false),
+                    anonymous_allowed: self.settings.open_to_strangers.contains(&peer.listener.name),
                     peer: peer.address.map(|address| address.ip()),
                     listener: peer.listener.name.clone(),
                 };
@@ -86,7 +91,7 @@ impl Door {
         first: bool,
     ) -> (LoginAnswer, Option<Time>) {
         let vault: &Vault = self.pool.vault();
-        if method != SCRAM || !self.scram || !vault.has_passwords() {
+        if method != SCRAM || !self.settings.scram || !vault.has_passwords() {
             return (LoginAnswer::Refused(LoginRefusal::BadMethod), None);
         }
         if first {

@@ -3,18 +3,18 @@
 use crate::access::{VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, Vault, VaultPool};
 use crate::config::Config;
 use crate::door::Door;
-use crate::listen::Listener;
+use crate::keeper::{Duties, Keeper, memory_budget};
+use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Observer, Overall};
 use crate::settings::{self, ShardSettings};
 use crate::shard::{Mailbox, Shard, ShardParts, ToShard};
-use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use std::{fmt, fs};
-use thalweg_kernel::{Pressure, ShardId};
+use thalweg_kernel::ShardId;
 
 /// Why a server cannot start, or a configuration cannot be taken over: what is wrong and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,19 +32,27 @@ impl std::error::Error for StartError {}
 pub struct Server {
     observer: Observer,
     vault: Arc<Vault>,
+    /// Keeps the fake salts of unknown users stable; see `secret.rs`.
+    secret: [u8; 32],
     lobby: Option<LobbyHandle>,
     listening: Vec<(String, String)>,
     shards: Vec<JoinHandle<()>>,
-    keeper: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    keeper: Option<Keeper>,
+    /// What is in force, which may differ from the file in what needs a restart.
     config: Config,
 }
 
 impl Server {
     /// Starts everything; when it returns, all listeners accept. All faults at once, not only the first.
     pub fn start(config: Config) -> Result<Server, Vec<StartError>> {
-        let vault = Vault::load(&settings::access_settings(&config)).map_err(|errors| all(&errors))?;
-        let vault = Arc::new(vault);
-        let listeners = bind_all(&config)?;
+        let secret = crate::secret::recall(&config.data_dir);
+        let vault = Vault::load(&settings::access_settings(&config, secret)).map_err(|errors| all(&errors));
+        let (vault, listeners) = match (vault, bind_all(&config)) {
+            (Ok(vault), Ok(listeners)) => (Arc::new(vault), listeners),
+            (vault, listeners) => return Err(vault.err().into_iter().chain(listeners.err()).flatten().collect()),
+        };
+        keep_secret(&config, &secret);
+        let duties = duties(&config, listeners.iter().map(|listener| &**listener.spec()));
         let listening =
             listeners.iter().map(|listener| (listener.spec().name.to_string(), address_of(listener))).collect();
         let one = |what: &str, error: &dyn fmt::Display| {
@@ -59,7 +67,7 @@ impl Server {
         let deliver = Box::new(Usher { shards: mailboxes.clone(), next: AtomicUsize::new(0) });
         let lobby = Lobby::start(listeners, settings::lobby_settings(&config), deliver)
             .map_err(|error| one("cannot start the lobby's thread", &error))?;
-        let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(three_quarters_of_memory);
+        let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         let overall = Arc::new(Overall {
             lobby: lobby.counters().clone(),
             ready: AtomicBool::new(true),
@@ -68,8 +76,8 @@ impl Server {
             started_at: Instant::now(),
         });
         let observer = Observer { shards: mailboxes, overall };
-        let keeper = start_keeper(observer.clone(), &config).map_err(|error| one("cannot start a thread", &error))?;
-        Ok(Server { observer, vault, lobby: Some(lobby), listening, shards, keeper: Some(keeper), config })
+        let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
+        Ok(Server { observer, vault, secret, lobby: Some(lobby), listening, shards, keeper: Some(keeper), config })
     }
 
     /// A window into it.
@@ -83,26 +91,33 @@ impl Server {
     }
 
     /// Takes over what may change while it runs: limits, access files, certificates, MQTT settings. Listeners that are
-    /// new are opened, those that are gone are closed. No connection is dropped. On an error everything stays as it was.
+    /// new are opened, those that are gone are closed; what needs a restart stays as it is. No connection is dropped. On
+    /// an error everything stays as it was.
     pub fn reload(&mut self, config: Config) -> Result<(), Vec<StartError>> {
+        let config = config.within_run_of(&self.config);
         let mut change = Vec::new();
         let mut add = Vec::new();
         let mut errors = Vec::new();
         for (name, listener) in config.enabled_listeners() {
-            let old = self.config.listeners.get(name).filter(|old| old.enabled);
+            let is_open = self.config.listeners.get(name).is_some_and(|old| old.enabled);
             match settings::listener_spec(&config, name, listener) {
                 Err(what) => errors.push(StartError(format!("listener {name}: {what}"))),
-                Ok(spec) if old.is_some_and(|old| old.bind == listener.bind) => change.push(spec),
+                Ok(spec) if is_open => change.push(spec),
                 Ok(spec) => match Listener::bind(spec) {
                     Ok(bound) => add.push(bound),
                     Err(fault) => errors.push(StartError(fault.to_string())),
                 },
             }
         }
-        if !errors.is_empty() {
+        let access = settings::access_settings(&config, self.secret);
+        if errors.is_empty() {
+            self.vault.reload(&access).map_err(|errors| all(&errors))?;
+        } else {
+            // Only to name all faults at once.
+            errors.extend(Vault::load(&access).err().iter().flat_map(|errors| all(errors)));
             return Err(errors);
         }
-        self.vault.reload(&settings::access_settings(&config)).map_err(|errors| all(&errors))?;
+        keep_secret(&config, &self.secret);
         let is_gone = |name: &&str| config.listeners.get(*name).is_none_or(|listener| !listener.enabled);
         let remove = self.config.enabled_listeners().map(|(name, _)| name).filter(is_gone).map(Into::into).collect();
         self.listening.retain(|(name, _)| !is_gone(&name.as_str()));
@@ -111,14 +126,18 @@ impl Server {
             self.listening.retain(|(known, _)| *known != name);
             self.listening.push((name, address_of(listener)));
         }
-        if let Some(lobby) = &self.lobby {
-            lobby.reload(LobbyReload { settings: Some(settings::lobby_settings(&config)), change, add, remove });
+        if let Some(keeper) = &self.keeper {
+            keeper.change(duties(&config, change.iter().chain(add.iter().map(|listener| &**listener.spec()))));
         }
+        // The shards first: a new listener's first connection must find its settings there.
         let settings = ShardSettings::new(&config, self.shards.len(), anonymous_is_free(&self.vault));
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
         }
-        let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(three_quarters_of_memory);
+        if let Some(lobby) = &self.lobby {
+            lobby.reload(LobbyReload { settings: Some(settings::lobby_settings(&config)), change, add, remove });
+        }
+        let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         self.observer.overall.memory_bytes_max.store(memory_bytes_max, Ordering::Relaxed);
         self.config = config;
         Ok(())
@@ -134,10 +153,7 @@ impl Server {
         if let Some(lobby) = self.lobby.take() {
             lobby.stop();
         }
-        if let Some((stop, thread)) = self.keeper.take() {
-            drop(stop);
-            let _ = thread.join();
-        }
+        drop(self.keeper.take());
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Stop);
         }
@@ -199,6 +215,20 @@ fn address_of(listener: &Listener) -> String {
     }
 }
 
+/// Keeps the secret if anything will be derived from it that peers can compare over restarts: the salts of SCRAM.
+fn keep_secret(config: &Config, secret: &[u8; 32]) {
+    if config.access.scram && config.access.password_file.is_some() && !config.access.jwt.required {
+        crate::secret::keep(&config.data_dir, secret);
+    }
+}
+
+fn duties<'a>(config: &Config, specs: impl Iterator<Item = &'a ListenerSpec>) -> Duties {
+    Duties {
+        sys_every: config.sys.interval.map(|span| Duration::from_nanos(span.nanos())),
+        acceptors: specs.filter_map(|spec| Some((spec.name.clone(), spec.tls.clone()?))).collect(),
+    }
+}
+
 /// Whether the anonymous may do everything, so that nobody has to be asked about them.
 fn anonymous_is_free(vault: &Vault) -> bool {
     vault.rules(None).compile("", None).is_allow_all()
@@ -216,13 +246,12 @@ fn start_shards(config: &Config, count: usize, vault: &Vault, pool: Arc<VaultPoo
         mailboxes.push(Mailbox::new(sender, waker, sleeping.clone()));
         halves.push((poll, mail, sleeping));
     }
-    let admits = config.enabled_listeners().map(|(name, listener)| (name.into(), listener.admits_anonymous()));
-    let admits: Arc<HashMap<Arc<str>, bool>> = Arc::new(admits.collect());
     let settings = ShardSettings::new(config, count, anonymous_is_free(vault));
     let seed = crate::random::u64();
     let mut threads = Vec::new();
     for (number, (poll, mail, sleeping)) in halves.into_iter().enumerate() {
-        let door = Door::new(pool.clone(), mailboxes[number].clone(), config.access.scram, admits.clone());
+        let mut door = Door::new(pool.clone(), mailboxes[number].clone());
+        door.set_settings(settings.door.clone());
         let parts = ShardParts {
             id: ShardId(number as u16),
             settings: settings.clone(),
@@ -237,50 +266,4 @@ fn start_shards(config: &Config, count: usize, vault: &Vault, pool: Arc<VaultPoo
         threads.push(thread.spawn(move || Shard::new(parts).run())?);
     }
     Ok((mailboxes.into(), threads))
-}
-
-/// How often memory is looked at.
-const MEMORY_EVERY: Duration = Duration::from_millis(250);
-
-fn start_keeper(observer: Observer, config: &Config) -> std::io::Result<(mpsc::Sender<()>, JoinHandle<()>)> {
-    let sys_every = config.sys.interval.map(|span| Duration::from_nanos(span.nanos()));
-    let (stop, stopped) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
-        let mut sys_at = Instant::now();
-        while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(MEMORY_EVERY) {
-            watch_memory(&observer);
-            if let Some(every) = sys_every
-                && Instant::now() >= sys_at
-            {
-                sys_at = Instant::now() + every;
-                crate::sys::publish(&observer);
-            }
-        }
-    })?;
-    Ok((stop, thread))
-}
-
-/// Sums up what the shards hold and tells them how short memory is.
-fn watch_memory(observer: &Observer) {
-    let held: usize = observer.on_shards(|inside| inside.kernel.bytes_held()).into_iter().sum();
-    let budget = observer.memory_bytes_max();
-    let (level, pressure) = match held {
-        held if held > budget => (2, Pressure::RefuseSessions),
-        held if held > budget / 10 * 9 => (1, Pressure::DropWaiting),
-        _ => (0, Pressure::None),
-    };
-    if observer.overall.pressure.swap(level, Ordering::Relaxed) != level {
-        tracing::warn!(held, budget, ?pressure, "memory pressure changed; limits.memory_bytes_max is the budget");
-        for shard in observer.shards.iter() {
-            shard.tell(ToShard::Pressure(pressure));
-        }
-    }
-}
-
-fn three_quarters_of_memory() -> usize {
-    const FALLBACK: usize = 1 << 30;
-    let Ok(text) = fs::read_to_string("/proc/meminfo") else { return FALLBACK };
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<usize>().ok());
-    kib.map_or(FALLBACK, |kib| kib * 1024 / 4 * 3)
 }

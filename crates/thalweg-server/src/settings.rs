@@ -5,17 +5,17 @@ use crate::config::{self, Config};
 use crate::listen::{Bind, ListenerSpec};
 use crate::lobby::{LobbySettings, Route};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
-use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFiles, TlsOldest};
+use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
 use crate::transport::websocket::WebSocketSettings;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_fronts::LinksLimits;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
-use thalweg_kernel::access::Access;
+use thalweg_kernel::access::{Access, Otherwise};
 use thalweg_kernel::{GroupStrategy, Limits, Overflow};
-use thalweg_model::{Reliability, Span};
+use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
 
 /// Largest CONNECT packet, in bytes: client identifier, will, user name and password of 64 KiB each fit.
@@ -28,7 +28,17 @@ pub(crate) struct ShardSettings {
     pub(crate) links: LinksLimits,
     pub(crate) connect_timeout: Span,
     pub(crate) pace_max: Span,
+    pub(crate) door: Arc<DoorSettings>,
     listeners: HashMap<Arc<str>, ListenerSettings>,
+}
+
+/// What decides who is let in, beside the vault.
+#[derive(Default)]
+pub(crate) struct DoorSettings {
+    /// Whether SCRAM is offered.
+    pub(crate) scram: bool,
+    /// The listeners that let in peers which offer no credentials.
+    pub(crate) open_to_strangers: HashSet<Arc<str>>,
 }
 
 /// What differs from listener to listener.
@@ -42,7 +52,7 @@ struct ListenerSettings {
 impl ShardSettings {
     pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool) -> Self {
         let listeners = config.enabled_listeners().map(|(name, listener)| {
-            let anonymous = (anonymous_is_free && listener.admits_anonymous()).then_some(Access::ALL);
+            let anonymous = (anonymous_is_free && config.admits_strangers(listener)).then_some(Access::ALL);
             (name.into(), ListenerSettings { mqtt: Arc::new(mqtt_settings(config, listener)), anonymous })
         });
         let output_max = config.queue.output_bytes_max;
@@ -52,6 +62,7 @@ impl ShardSettings {
             links: LinksLimits { output_max, output_high: defaults.output_high.min(output_max / 2), ..defaults },
             connect_timeout: config.limits.connect_timeout,
             pace_max: config.queue.output_pace_max,
+            door: Arc::new(door_settings(config)),
             listeners: listeners.collect(),
         }
     }
@@ -79,6 +90,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         in_flight_max: config.mqtt.inflight_max,
         subscriptions_max: config.limits.subscriptions_per_session_max,
         levels_max: config.limits.topic_levels_max,
+        address_bytes_max: config.limits.topic_bytes_max,
         session_expiry_max: config.session.expiry_max,
         sessions_max: share(config.session.count_max),
         publish_rate: config.limits.publish_rate.unwrap_or(0),
@@ -98,15 +110,15 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
             config::GroupStrategy::HashTopic => GroupStrategy::HashAddress,
         },
         group_settle_timeout: config.groups.settle_timeout.unwrap_or(Span::FOREVER),
-        groups_enabled: config.mqtt.shared_subscriptions,
-        wildcards_enabled: config.mqtt.wildcard_subscriptions,
-        reliability_max: match config.mqtt.maximum_qos {
-            0 => Reliability::AtMostOnce,
-            1 => Reliability::AtLeastOnce,
-            _ => Reliability::ExactlyOnce,
-        },
+        group_redispatch: config.session.redispatch,
+        // What MQTT clients may do was told to each of them, and is granted connection by connection.
         ..Limits::default()
     }
+}
+
+fn door_settings(config: &Config) -> DoorSettings {
+    let open = config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener));
+    DoorSettings { scram: config.access.scram, open_to_strangers: open.map(|(name, _)| name.into()).collect() }
 }
 
 fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
@@ -134,6 +146,7 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
         response_information: mqtt.response_information.as_str().into(),
         server_reference: mqtt.server_reference.as_str().into(),
         topic_bytes_max: config.limits.topic_bytes_max,
+        publish_rate: listener.publish_rate,
     }
 }
 
@@ -142,7 +155,7 @@ fn seconds(span: Span) -> u16 {
 }
 
 /// What the vault is told.
-pub(crate) fn access_settings(config: &Config) -> AccessSettings {
+pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettings {
     let jwt = &config.access.jwt;
     let algorithm = match jwt.algorithm {
         config::JwtAlgorithm::Hs256 => TokenAlgorithm::Hs256,
@@ -154,6 +167,13 @@ pub(crate) fn access_settings(config: &Config) -> AccessSettings {
     AccessSettings {
         password_file: config.access.password_file.clone(),
         acl_file: config.access.acl_file.clone(),
+        otherwise: Some(match config.access.default_verdict() {
+            config::AccessDefault::Allow => Otherwise::Allow,
+            config::AccessDefault::Deny => Otherwise::Deny,
+        }),
+        subscribe_needs_read: config.access.subscribe_needs_read,
+        verdict_ttl: duration(config.access.verdict_ttl),
+        scram_secret: Some(secret),
         token: key_file.map(|file| TokenSettings {
             keys: vec![TokenKeySettings { id: None, algorithm, source: TokenKeySource::File(file) }],
             issuers: jwt.issuer.iter().cloned().collect(),
@@ -163,6 +183,7 @@ pub(crate) fn access_settings(config: &Config) -> AccessSettings {
             leeway_seconds: jwt.leeway.secs(),
             expiry_required: jwt.expiry_required,
             user_must_match: jwt.user_must_match,
+            required: jwt.required,
         }),
         ..AccessSettings::default()
     }
@@ -186,9 +207,10 @@ pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::List
     };
     let packet_bytes_max = config.packet_bytes_max(listener);
     let limits = &config.limits;
+    let connect_rate = limits.connect_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
     Ok(ListenerSpec {
         proxy: proxy_rule(listener),
-        tls: if listener.transport.is_encrypted() { Some(Arc::new(tls_acceptor(listener)?)) } else { None },
+        tls: if listener.transport.is_encrypted() { Some(Arc::new(tls_acceptor(name, listener)?)) } else { None },
         websocket: listener.transport.is_websocket().then(|| {
             Arc::new(WebSocketSettings {
                 paths: vec![listener.websocket.path.clone(), "/".into()],
@@ -199,7 +221,8 @@ pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::List
         }),
         connections_max: listener.connections_max.unwrap_or(limits.connections_max),
         connections_per_address_max: limits.connections_per_address_max.unwrap_or(0),
-        connects_per_second_max: limits.connect_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
+        connects_per_second_max: connect_rate,
+        connects_burst: connect_rate.max(1),
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
         ..ListenerSpec::new(name, bind, route)
@@ -216,7 +239,7 @@ fn proxy_rule(listener: &config::Listener) -> Option<ProxyRule> {
     Some(ProxyRule { versions, trusted: listener.proxy_trusted.clone() })
 }
 
-fn tls_acceptor(listener: &config::Listener) -> Result<TlsAcceptor, String> {
+fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, String> {
     let tls = &listener.tls;
     let (Some(certificate), Some(key)) = (tls.certificate.clone(), tls.key.clone()) else {
         return Err("an encrypted listener needs tls.certificate and tls.key".into());
@@ -241,7 +264,20 @@ fn tls_acceptor(listener: &config::Listener) -> Result<TlsAcceptor, String> {
             config::TlsVersion::V13 => TlsOldest::V13,
         },
     };
-    TlsAcceptor::new(files).map_err(|fault| fault.to_string())
+    TlsAcceptor::new(files).map_err(|fault| format!("{fault}; {}", tls_mend(name, &fault)))
+}
+
+fn tls_mend(name: &str, fault: &TlsFault) -> String {
+    let key = |last: &str| format!("listeners.{name}.tls.{last}");
+    match fault {
+        TlsFault::Unreadable { .. } => format!("make it readable for this user, or change {}", key("*")),
+        TlsFault::Nothing { .. } | TlsFault::Unusable { .. } => format!("set {} to the right file", key("*")),
+        TlsFault::KeyMismatch { .. } => {
+            format!("set {} and {} to files that belong together", key("certificate"), key("key"))
+        }
+        TlsFault::NoAuthority => format!("set {}", key("client_ca")),
+        TlsFault::Setup(_) => format!("check {}", key("*")),
+    }
 }
 
 /// Where a connection belongs: by its client identifier.

@@ -4,7 +4,7 @@ use super::{MqttFront, State};
 use crate::link::{Front, Links};
 use crate::{LoginAsk, mqtt::publish::properties_of};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Kernel, LinkId, OpenRefusal, OpenSession, Will, home};
+use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenRefusal, OpenSession, Will, home};
 use thalweg_model::{RetainOp, Span, Time};
 use thalweg_mqtt::{ConnAck, Connect, Peek, ReasonCode, Version, peek_connect};
 
@@ -42,6 +42,16 @@ impl super::MqttSettings {
             (0, 0, max) => Some(max),
             (0, default, _) => Some(default),
             (asked, _, max) => (max != 0 && asked > max).then_some(max),
+        }
+    }
+
+    /// What a peer is told that it may do; holds for its connection even if the settings change meanwhile.
+    fn grants(&self) -> Grants {
+        Grants {
+            reliability_max: super::publish::reliability(self.maximum_qos),
+            wildcards: self.wildcard_available,
+            groups: self.shared_available,
+            publish_rate: self.publish_rate,
         }
     }
 }
@@ -87,6 +97,9 @@ impl MqttFront {
     /// A will we could not publish as asked. [MQTT-3.2.2-12], [MQTT-3.2.2-13]
     fn will_refusal(&self, connect: &Connect<'_>) -> Option<ReasonCode> {
         let will = connect.will.as_ref()?;
+        if will.topic.len() > self.settings.topic_bytes_max {
+            return Some(ReasonCode::TopicNameInvalid);
+        }
         if will.qos > self.settings.maximum_qos {
             return Some(ReasonCode::QosNotSupported);
         }
@@ -156,6 +169,7 @@ impl MqttFront {
                 Version::V311 => "MQTT 3.1.1",
                 Version::V5 => "MQTT 5.0",
             },
+            grants: front.settings.grants(),
         };
         let opened = match kernel.open_session(open, now, links) {
             Ok(opened) => opened,

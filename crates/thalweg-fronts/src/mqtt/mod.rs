@@ -46,6 +46,8 @@ pub struct MqttSettings {
     pub server_reference: Box<str>,
     /// Largest topic or filter in bytes.
     pub topic_bytes_max: usize,
+    /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
+    pub publish_rate: Option<u64>,
 }
 
 impl Default for MqttSettings {
@@ -63,6 +65,7 @@ impl Default for MqttSettings {
             response_information: "".into(),
             server_reference: "".into(),
             topic_bytes_max: 65_535,
+            publish_rate: None,
         }
     }
 }

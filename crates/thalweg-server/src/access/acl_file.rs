@@ -38,13 +38,19 @@ pub struct AclFile {
 }
 
 impl AclFile {
-    /// Reads a file. `subscribe_needs_read`: see the head of this module.
-    pub fn read(path: &Path, subscribe_needs_read: bool) -> Result<Self, Vec<AccessError>> {
-        Self::parse(&read_text(path).map_err(|error| vec![error])?, path, subscribe_needs_read)
+    /// Reads a file. `subscribe_needs_read`: see the head of this module. `otherwise` holds where no line speaks;
+    /// mosquitto knows only [`Otherwise::Deny`].
+    pub fn read(path: &Path, subscribe_needs_read: bool, otherwise: Otherwise) -> Result<Self, Vec<AccessError>> {
+        Self::parse(&read_text(path).map_err(|error| vec![error])?, path, subscribe_needs_read, otherwise)
     }
 
     /// Reads a file's text; `path` is only named in errors.
-    pub fn parse(text: &str, path: &Path, subscribe_needs_read: bool) -> Result<Self, Vec<AccessError>> {
+    pub fn parse(
+        text: &str,
+        path: &Path,
+        subscribe_needs_read: bool,
+        otherwise: Otherwise,
+    ) -> Result<Self, Vec<AccessError>> {
         let (mut sections, mut errors) = (Sections::default(), Vec::new());
         for (index, line) in text.lines().enumerate() {
             if let Err((problem, mend)) = sections.take_line(line, subscribe_needs_read) {
@@ -57,7 +63,7 @@ impl AclFile {
         let common = (!subscribe_needs_read).then(|| Rule::allow(Permission::Subscribe, "#"));
         let lower = |own: &[Rule]| {
             let rules = own.iter().chain(&sections.patterns).chain(&common).cloned().collect();
-            let rules = Rules::new(rules, Otherwise::Deny);
+            let rules = Rules::new(rules, otherwise);
             // Every line was checked alone; this is said for the case that the kernel becomes stricter than that.
             rules.map(Arc::new).map_err(|(_, error)| {
                 vec![AccessError::file(path, format!("the rules do not compile: {error}"), "simplify the topics")]
@@ -218,7 +224,7 @@ topic write more
 
     #[track_caller]
     fn check(user: Option<&str>, permission: Permission, target: &str, expected: bool) {
-        let file = AclFile::parse(FILE, Path::new("acl"), false).expect("legal");
+        let file = AclFile::parse(FILE, Path::new("acl"), false, Otherwise::Deny).expect("legal");
         let access = file.rules(user).compile("c1", user);
         assert_eq!(access.allows(permission, target), expected, "{user:?} {permission:?} {target}");
     }
@@ -276,7 +282,7 @@ topic write more
         check(Some("roger"), Subscribe, "foo/bar/secret/+", false);
         check(Some("roger"), Subscribe, "$SYS/#", false);
         check(None, Subscribe, "$SYS/broker/+", true);
-        let strict = AclFile::parse(FILE, Path::new("acl"), true).expect("legal");
+        let strict = AclFile::parse(FILE, Path::new("acl"), true, Otherwise::Deny).expect("legal");
         let roger = strict.rules(Some("roger")).compile("c1", Some("roger"));
         for (filter, expected) in [("foo/bar/+", true), ("foo/#", false), ("#", false), ("with space/#", true)] {
             assert_eq!(roger.allows(Subscribe, filter), expected, "{filter}");
@@ -285,7 +291,7 @@ topic write more
 
     #[test]
     fn an_empty_file_denies_everything() {
-        let file = AclFile::parse("# nothing\n\n", Path::new("acl"), false).expect("legal");
+        let file = AclFile::parse("# nothing\n\n", Path::new("acl"), false, Otherwise::Deny).expect("legal");
         for user in [None, Some("roger")] {
             let access = file.rules(user).compile("c1", user);
             assert!(!access.allows(Publish, "a") && !access.allows(Receive, "a"));
@@ -309,11 +315,15 @@ topic write more
             ("pattern", "write `pattern read some/topic`"),
         ];
         for (line, expected) in table {
-            let errors = AclFile::parse(&format!("\n{line}\n"), Path::new("acl"), false).expect_err(line);
+            let errors =
+                AclFile::parse(&format!("\n{line}\n"), Path::new("acl"), false, Otherwise::Deny).expect_err(line);
             let text = errors[0].to_string();
             assert!(text.starts_with("acl:2: ") && text.contains(expected), "{line}: {text}");
         }
         let all: String = table.iter().map(|(line, _)| format!("{line}\n")).collect();
-        assert_eq!(AclFile::parse(&all, Path::new("acl"), false).expect_err("faulty").len(), table.len());
+        assert_eq!(
+            AclFile::parse(&all, Path::new("acl"), false, Otherwise::Deny).expect_err("faulty").len(),
+            table.len()
+        );
     }
 }

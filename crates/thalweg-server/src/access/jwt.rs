@@ -95,12 +95,17 @@ impl TokenKeys {
         };
         let rules = claims.get(&self.settings.acl_claim).map(rules_of_claim).transpose();
         let rules = rules.map_err(|problem| TokenError::BadClaim(format!("{}: {problem}", self.settings.acl_claim)))?;
-        Ok(TokenClaims { user, expires_at_unix, rules: rules.map(Arc::new) })
+        Ok(TokenClaims { user, expires_at_unix, rules: rules.map(|rules| Arc::new(rules.into_own())) })
     }
 
     /// Whether a user name sent beside the token must be the token's.
     pub fn user_must_match(&self) -> bool {
         self.settings.user_must_match
+    }
+
+    /// Whether nothing but a token lets anybody in.
+    pub fn are_required(&self) -> bool {
+        self.settings.required
     }
 
     fn verify(&self, token: &[u8]) -> Result<Map<String, Value>, TokenError> {

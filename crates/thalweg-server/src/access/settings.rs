@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
+use thalweg_kernel::access::Otherwise;
 
 /// Where credentials and rules come from. The default knows nobody and allows the anonymous everything; whether the
 /// anonymous may come in at all is said by each [`LoginRequest`](super::LoginRequest).
@@ -9,8 +10,10 @@ use std::time::Duration;
 pub struct AccessSettings {
     /// Password file (mosquitto's format and ours); none: nobody can log in by password.
     pub password_file: Option<PathBuf>,
-    /// ACL file (mosquitto's format); none: whoever is let in may do everything.
+    /// ACL file (mosquitto's format); none: `otherwise` holds for all.
     pub acl_file: Option<PathBuf>,
+    /// What holds where no rule speaks; none: with an ACL file it is denied, without one it is allowed.
+    pub otherwise: Option<Otherwise>,
     /// Whether subscribing needs `read` on everything that the filter can match. False is what mosquitto means:
     /// anything may be subscribed to, and each message is judged before it is delivered.
     pub subscribe_needs_read: bool,
@@ -31,6 +34,7 @@ impl Default for AccessSettings {
         AccessSettings {
             password_file: None,
             acl_file: None,
+            otherwise: None,
             subscribe_needs_read: false,
             token: None,
             scram_secret: None,
@@ -59,6 +63,8 @@ pub struct TokenSettings {
     pub expiry_required: bool,
     /// Whether a user name sent beside the token must equal the token's user.
     pub user_must_match: bool,
+    /// Whether nobody gets in by a password that is not a token, nor by SCRAM.
+    pub required: bool,
 }
 
 impl Default for TokenSettings {
@@ -72,6 +78,7 @@ impl Default for TokenSettings {
             leeway_seconds: 5,
             expiry_required: true,
             user_must_match: true,
+            required: false,
         }
     }
 }

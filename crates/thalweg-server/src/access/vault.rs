@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
-use thalweg_kernel::access::Rules;
+use thalweg_kernel::access::{Otherwise, Rules};
 
 /// Passwords, tokens, SCRAM verifiers and rules, shared by all threads and replaced as a whole on reload.
 ///
@@ -24,6 +24,7 @@ use thalweg_kernel::access::Rules;
 /// | nothing (or an empty name and no password) | any | anonymous, if the listener allows it |
 /// | a user name, a password or both | none | anonymous, if the listener allows it: nothing could prove the name |
 /// | a password shaped like a token | tokens | what the token says |
+/// | a password that is no token | tokens, and they are required | refused |
 /// | user name and password | password file | what the file says |
 /// | anything else | any | refused, also where the anonymous are allowed |
 pub struct Vault {
@@ -48,7 +49,8 @@ struct Loaded {
     acl: Option<AclFile>,
     tokens: Option<TokenKeys>,
     verdicts: VerdictCache,
-    everything: Arc<Rules>,
+    /// What everybody may do when there is no ACL file.
+    without_rules: Arc<Rules>,
 }
 
 impl Vault {
@@ -97,6 +99,9 @@ impl Vault {
             (_, Some(token)) if loaded.tokens.is_some() && looks_like_token(token) => {
                 loaded.check_token(request, token, moment)
             }
+            (_, Some(_)) if loaded.requires_token() => {
+                Err(refuse(request, RefusalReason::BadUserOrPassword, "the password is not a token"))
+            }
             (Some(user), Some(password)) => match loaded.verify(&self.secret, user, password, moment.instant) {
                 true => Ok(loaded.login(Some(user.clone()))),
                 false => Err(refuse(request, RefusalReason::BadUserOrPassword, "wrong password or unknown user")),
@@ -116,13 +121,15 @@ impl Vault {
 
     /// Whether any login by password or SCRAM can succeed, so that offering SCRAM makes sense.
     pub fn has_passwords(&self) -> bool {
-        self.loaded().passwords.as_ref().is_some_and(|passwords| !passwords.is_empty())
+        let loaded = self.loaded();
+        !loaded.requires_token() && loaded.passwords.as_ref().is_some_and(|passwords| !passwords.is_empty())
     }
 
     /// The login of a user whom SCRAM has shown to be who they say; refused if a reload has removed them since.
     pub fn login_proven(&self, user: &Arc<str>) -> Result<Login, Refusal> {
         let loaded = self.loaded();
-        match loaded.passwords.as_ref().is_some_and(|passwords| passwords.contains(user)) {
+        let is_known = loaded.passwords.as_ref().is_some_and(|passwords| passwords.contains(user));
+        match is_known && !loaded.requires_token() {
             true => Ok(loaded.login(Some(user.clone()))),
             false => Err(Refusal::new(RefusalReason::NotAuthorized, format!("user {user:?} was removed meanwhile"))),
         }
@@ -153,7 +160,9 @@ impl Loaded {
         let mut errors = Vec::new();
         let passwords = settings.password_file.as_deref().map(PasswordFile::read);
         let passwords = passwords.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
-        let acl = settings.acl_file.as_deref().map(|path| AclFile::read(path, settings.subscribe_needs_read));
+        let otherwise = settings.otherwise.unwrap_or(Otherwise::Deny);
+        let read = |path| AclFile::read(path, settings.subscribe_needs_read, otherwise);
+        let acl = settings.acl_file.as_deref().map(read);
         let acl = acl.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
         let tokens = settings.token.as_ref().map(TokenKeys::load);
         let tokens = tokens.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
@@ -165,8 +174,12 @@ impl Loaded {
             acl,
             tokens,
             verdicts: VerdictCache::new(secret, settings.verdict_ttl, settings.verdict_count_limit),
-            everything: Arc::new(Rules::allow_all()),
+            without_rules: Arc::new(without_rules(settings)),
         })
+    }
+
+    fn requires_token(&self) -> bool {
+        self.tokens.as_ref().is_some_and(TokenKeys::are_required)
     }
 
     fn knows_anybody(&self) -> bool {
@@ -205,7 +218,16 @@ impl Loaded {
     }
 
     fn rules(&self, user: Option<&str>) -> Arc<Rules> {
-        self.acl.as_ref().map_or(&self.everything, |acl| acl.rules(user)).clone()
+        self.acl.as_ref().map_or(&self.without_rules, |acl| acl.rules(user)).clone()
+    }
+}
+
+fn without_rules(settings: &AccessSettings) -> Rules {
+    match settings.otherwise.unwrap_or(Otherwise::Allow) {
+        Otherwise::Allow => Rules::allow_all(),
+        Otherwise::Deny => {
+            Rules::new(Vec::new(), Otherwise::Deny).expect("no rule can be malformed where there is none")
+        }
     }
 }
 

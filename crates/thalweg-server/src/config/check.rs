@@ -208,7 +208,8 @@ impl Checks<'_> {
 
     fn access(&mut self) {
         let access = &self.config.access;
-        if access.default == Some(AccessDefault::Deny) && access.acl_file.is_none() {
+        let tokens_can_have_rules = access.jwt.secret_file.is_some() || access.jwt.public_key_file.is_some();
+        if access.default == Some(AccessDefault::Deny) && access.acl_file.is_none() && !tokens_can_have_rules {
             let what = "access.default is deny, and there are no rules, so that nobody could publish or subscribe";
             self.report(&["access.default".into()], what, "Set access.acl_file, or access.default to allow");
         }
@@ -223,7 +224,7 @@ impl Config {
     }
 
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
-    fn needs_certificate(&self, listener: &Listener) -> bool {
+    pub(super) fn needs_certificate(&self, listener: &Listener) -> bool {
         listener.transport.is_encrypted() && listener.tls.client_certificate == ClientCertificate::Required
     }
 

@@ -12,6 +12,7 @@ mod kind;
 mod landing;
 mod load;
 mod nearest;
+mod reload;
 mod settings;
 mod sources;
 mod table;

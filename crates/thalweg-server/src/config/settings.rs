@@ -14,7 +14,7 @@ use super::words::*;
 /// The whole configuration, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where the journal will live.
+    /// Where the broker's own files are.
     pub data_dir: PathBuf,
     /// Number of shards; `None` is automatic. See [`Config::shard_count`].
     pub shards: Option<usize>,
@@ -327,6 +327,12 @@ impl Config {
             Some(rate) => (rate > 0).then_some(rate),
             None => self.limits.publish_rate,
         }
+    }
+
+    /// Whether `listener` lets in peers that offer neither password nor token, nor a certificate with a name: where it
+    /// admits the anonymous, and where a nameless certificate is all that anybody can show.
+    pub fn admits_strangers(&self, listener: &Listener) -> bool {
+        listener.admits_anonymous() || (self.needs_certificate(listener) && !self.has_authentication())
     }
 
     /// Whether anything is configured that can tell one user from another by what CONNECT carries.

@@ -51,8 +51,9 @@ macro_rules! given {
 
 keys! {
     broker data_dir: Path, default "./thalweg-data", Restart;
-        "Directory of the broker's own files. Reserved for the journal: this version keeps messages in memory and \
-         writes nothing here.";
+        "Directory of the broker's own files, made when one is needed. This version keeps messages in memory; it \
+         writes one small file here (mode 0600) once there are passwords and SCRAM, so that restarts do not tell \
+         which users exist. A broker that cannot write here says so and runs all the same.";
     broker shards: Count { min: 1, max: SHARDS_MAX as u64 }, default "automatic" none "automatic", Restart;
         "Number of shards: threads that each own their share of the connections and sessions. `automatic` (or 0) is \
          one per two cores, at least one: the other half of the machine is for the kernel's network work.";
@@ -102,8 +103,8 @@ keys! {
     listener unix_mode: Mode, default "0660", Restart;
         "Permission bits of the Unix socket, in octal.";
     listener tls.certificate: File, default "", NewConnections;
-        "PEM file with the certificate chain, the broker's own certificate first. A reload reads it again even if \
-         its name is the same.";
+        "PEM file with the certificate chain, the broker's own certificate first. When this or another of the \
+         listener's files changes on disk, it is taken over within seconds; a reload reads all of them at once.";
     listener tls.key: File, default "", NewConnections;
         "PEM file with the private key of the certificate (PKCS#8, PKCS#1 or SEC1, not encrypted).";
     listener tls.client_ca: File, default "", NewConnections;
@@ -120,7 +121,8 @@ keys! {
     listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
         "Oldest TLS version accepted.";
     listener websocket.path: Text, default "/mqtt", NewConnections;
-        "HTTP path of the WebSocket upgrade; requests for other paths get 404.";
+        "HTTP path of the WebSocket upgrade. `/`, which many clients ask for, works too; requests for other paths \
+         get 404.";
 
     broker admin.enabled: Flag, default "true", Restart;
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
@@ -138,7 +140,8 @@ keys! {
          id and %u for the user name.";
     broker access.default: Word(AccessDefault::WORDS), default "automatic" none "automatic", Now;
         "What happens to an action that no rule of `access.acl_file` mentions. `automatic` denies it when there is \
-         such a file and allows it when there is none.";
+         such a file and allows it when there is none. With `deny` and no file, only tokens that carry rules can do \
+         anything.";
     broker access.subscribe_needs_read: Flag, default "false", Now;
         "Whether a subscription is refused unless the client may read everything its filter can match. If not, any \
          subscription is accepted and each message is judged before it is delivered, as in mosquitto.";
@@ -174,7 +177,7 @@ keys! {
         default "5s", Now;
         "Difference between the clocks of broker and token issuer that is forgiven in `exp` and `nbf`.";
     broker access.jwt.required: Flag, default "false", Now;
-        "Whether every password must be a token, so that `access.password_file` alone admits nobody.";
+        "Whether every password must be a token, so that `access.password_file` admits nobody, by SCRAM neither.";
 
     broker limits.connections_max: Count { min: 1, max: 10_000_000 }, default "1000000", NewConnections;
         "Most connections at once. When reached, new ones are closed at accept. The process's limit on open files \
@@ -197,11 +200,11 @@ keys! {
     broker limits.packet_bytes_max: packet_bytes(), default "16MiB", NewConnections;
         "Largest packet accepted, told to MQTT 5 clients as Maximum Packet Size. A connection that sends a larger \
          one is closed.";
-    broker limits.topic_levels_max: Count { min: 1, max: 65_536 }, default "128", NewConnections;
+    broker limits.topic_levels_max: Count { min: 1, max: 65_536 }, default "128", Now;
         "Most levels (parts between slashes) in a topic or filter.";
     broker limits.topic_bytes_max: Count { min: 1, max: 65_535 }, default "65535", NewConnections;
         "Longest topic or filter in bytes. The default is what MQTT can express.";
-    broker limits.subscriptions_per_session_max: Count { min: 1, max: 10_000_000 }, default "10000", NewConnections;
+    broker limits.subscriptions_per_session_max: Count { min: 1, max: 10_000_000 }, default "10000", Now;
         "Most subscriptions of one session. Those beyond it are answered with \"quota exceeded\" (failure in MQTT \
          3).";
     broker limits.publish_rate: Rate, default "off" none "off", NewConnections;
@@ -211,10 +214,10 @@ keys! {
         "Published bytes per second accepted from each connection. The broker stops reading from a client that is \
          faster; nothing is dropped.";
     broker limits.memory_bytes_max: Size { min: 16 * MIB, max: 64 * TIB },
-        default "automatic" none "automatic", Restart;
-        "Memory for messages over the whole broker. Near it the broker slows publishers, then drops QoS 0 messages, \
-         then refuses new connections. `automatic` is three quarters of the machine's (or the container's) \
-         memory.";
+        default "automatic" none "automatic", Now;
+        "Memory for messages over the whole broker. From nine tenths of it on, messages that would have to wait are \
+         dropped and counted; beyond it, clients without a session are refused too, with \"server busy\". `automatic` \
+         is three quarters of the machine's (or the container's) memory.";
 
     broker queue.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
         "Most messages that wait for one session. Then `queue.overflow` decides.";
@@ -231,8 +234,9 @@ keys! {
          counted; QoS 1 and 2 wait in its queue.";
     broker queue.output_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(1), step: NANO },
         default "20ms", Now;
-        "Longest time that the broker gathers messages for a busy client into one larger write. Connections with \
-         little traffic are always written to at once; 0s does so for all.";
+        "Longest time that publishers wait for a client whose output is piling up. If it has not drained by then it \
+         counts as slow: nobody waits for it until it has caught up, and `queue.*` decide about its messages. 0s waits \
+         for nobody.";
 
     broker session.expiry_max: expiry(0), default "unlimited" none "unlimited", NewConnections;
         "Longest session expiry that MQTT 5 clients are granted; a longer wish is shortened, and the client is \
@@ -245,10 +249,12 @@ keys! {
          exceeded\".";
     broker session.redispatch: Flag, default "true", Now;
         "Whether QoS 1 messages of a shared subscription that a client has not acknowledged go to another member as \
-         soon as it disconnects. If not, they wait for its return or the end of its session.";
+         soon as it disconnects. If not, they wait for its return, the end of its session, or \
+         `groups.settle_timeout`.";
 
-    broker retained.enabled: Flag, default "true", NewConnections;
-        "Whether retained messages are kept. If not, MQTT 5 clients are told so, and a retained publish is refused.";
+    broker retained.enabled: Flag, default "true", Now;
+        "Whether retained messages are kept. If not, MQTT 5 clients are told so when they connect, and a retained \
+         publish is refused.";
     broker retained.messages_max: Count { min: 1, max: 1_000_000_000 }, default "1000000", Now;
         "Most retained messages. When reached, new topics are not retained; known ones are still replaced.";
     broker retained.bytes_max: Size { min: KIB, max: TIB }, default "256MiB", Now;
@@ -267,8 +273,8 @@ keys! {
     broker mqtt.topic_alias_out_max: Count { min: 0, max: 65_535 }, default "16", NewConnections;
         "Topic aliases that we use towards an MQTT 5 client that allows them; 0 uses none.";
     broker mqtt.keep_alive_max: keep_alive(), default "0s", NewConnections;
-        "Longest keep-alive that clients may ask for; MQTT 5 clients are told, MQTT 3 clients are simply held to \
-         it. 0s accepts every wish.";
+        "Longest keep-alive that MQTT 5 clients may ask for; who asks for more is told this one. MQTT 3 clients cannot \
+         be told and keep theirs. 0s accepts every wish.";
     broker mqtt.keep_alive_default: keep_alive(), default "0s", NewConnections;
         "Keep-alive for MQTT 5 clients that ask for none; they are told. 0s leaves them without, so that a vanished \
          peer is found out only by TCP.";

@@ -253,6 +253,9 @@ impl Shard {
             ToShard::Pressure(pressure) => self.kernel.set_pressure(pressure),
             ToShard::Settings(settings) => {
                 self.kernel.set_limits(settings.kernel.clone());
+                self.links.set_limits(settings.links);
+                self.door.set_settings(settings.door.clone());
+                self.door.renew_access(&mut self.kernel);
                 self.settings = *settings;
             }
             ToShard::Stop => self.stopping = true,

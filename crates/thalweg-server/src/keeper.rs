@@ -1,0 +1,186 @@
+//! The keeper: a small thread that looks after what belongs to no shard: memory, `$SYS`, and certificate files.
+
+use crate::observer::Observer;
+use crate::transport::tls::{TlsAcceptor, TlsFiles};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+use thalweg_kernel::Pressure;
+
+/// What the keeper looks after.
+pub(crate) struct Duties {
+    /// Time between two rounds of `$SYS`; none publishes nothing.
+    pub(crate) sys_every: Option<Duration>,
+    /// The encrypted listeners by name, whose files may change.
+    pub(crate) acceptors: Vec<(Arc<str>, Arc<TlsAcceptor>)>,
+}
+
+/// The running keeper. Dropping it ends its thread.
+pub(crate) struct Keeper {
+    duties: Option<mpsc::Sender<Duties>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(crate) fn start(observer: Observer, duties: Duties) -> std::io::Result<Keeper> {
+        let (sender, receiver) = mpsc::channel();
+        let mut rounds = Rounds::new(observer, duties);
+        let thread = std::thread::Builder::new().name("keeper".into());
+        let thread = thread.spawn(move || {
+            loop {
+                match receiver.recv_timeout(EVERY) {
+                    Ok(duties) => rounds.change(duties),
+                    Err(mpsc::RecvTimeoutError::Timeout) => rounds.make(),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        })?;
+        Ok(Keeper { duties: Some(sender), thread: Some(thread) })
+    }
+
+    /// Other duties from now on.
+    pub(crate) fn change(&self, duties: Duties) {
+        if let Some(sender) = &self.duties {
+            // It fails when the thread is gone, and then nobody is left to do them.
+            let _ = sender.send(duties);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.duties = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Rounds {
+    observer: Observer,
+    sys_every: Option<Duration>,
+    sys_at: Instant,
+    certificates: Vec<Certificate>,
+    certificates_at: Instant,
+}
+
+impl Rounds {
+    fn new(observer: Observer, duties: Duties) -> Rounds {
+        let now = Instant::now();
+        let mut rounds =
+            Rounds { observer, sys_every: None, sys_at: now, certificates: Vec::new(), certificates_at: now };
+        rounds.change(duties);
+        rounds
+    }
+
+    fn change(&mut self, duties: Duties) {
+        if self.sys_every != duties.sys_every {
+            self.sys_at = Instant::now();
+        }
+        self.sys_every = duties.sys_every;
+        self.certificates = duties.acceptors.into_iter().map(Certificate::new).collect();
+    }
+
+    fn make(&mut self) {
+        watch_memory(&self.observer);
+        let now = Instant::now();
+        if let Some(every) = self.sys_every
+            && now >= self.sys_at
+        {
+            self.sys_at = now + every;
+            crate::sys::publish(&self.observer);
+        }
+        if now >= self.certificates_at {
+            self.certificates_at = now + CERTIFICATES_EVERY;
+            self.certificates.iter_mut().for_each(Certificate::watch);
+        }
+    }
+}
+
+/// The files of a listener's certificate, which somebody may renew at any time.
+struct Certificate {
+    listener: Arc<str>,
+    acceptor: Arc<TlsAcceptor>,
+    /// The files as they were when they were last read.
+    taken: Vec<Option<Stamp>>,
+    /// The files as they were when they were last looked at.
+    seen: Vec<Option<Stamp>>,
+}
+
+type Stamp = (SystemTime, u64);
+
+impl Certificate {
+    fn new((listener, acceptor): (Arc<str>, Arc<TlsAcceptor>)) -> Certificate {
+        let taken = stamps(acceptor.files());
+        Certificate { listener, acceptor, seen: taken.clone(), taken }
+    }
+
+    /// Takes the files once they have changed and then stayed as they are for a while: certificate and key are two
+    /// files, and are not written at the same moment.
+    fn watch(&mut self) {
+        let now = stamps(self.acceptor.files());
+        let is_settled = now == self.seen;
+        self.seen = now;
+        if !is_settled || self.seen == self.taken {
+            return;
+        }
+        self.taken = self.seen.clone();
+        match self.acceptor.reload() {
+            Ok(()) => {
+                tracing::info!(listener = %self.listener, "the certificate files have changed and were taken over")
+            }
+            Err(fault) => tracing::warn!(
+                listener = %self.listener,
+                "the certificate files have changed but cannot be used, so the old ones stay: {fault}"
+            ),
+        }
+    }
+}
+
+fn stamps(files: &TlsFiles) -> Vec<Option<Stamp>> {
+    let stamp = |file: &Path| {
+        let metadata = fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    let optional = files.client_ca.iter().chain(&files.client_crl);
+    [&files.certificate, &files.key].into_iter().chain(optional).map(|file| stamp(file)).collect()
+}
+
+/// Sums up what the shards hold and tells them how short memory is.
+fn watch_memory(observer: &Observer) {
+    let held: usize = observer.on_shards(|inside| inside.kernel.bytes_held()).into_iter().sum();
+    let budget = observer.memory_bytes_max();
+    let (level, pressure) = match held {
+        held if held > budget => (2, Pressure::RefuseSessions),
+        held if held > budget / 10 * 9 => (1, Pressure::DropWaiting),
+        _ => (0, Pressure::None),
+    };
+    if observer.overall.pressure.swap(level, Ordering::Relaxed) != level {
+        tracing::warn!(held, budget, ?pressure, "memory pressure changed; limits.memory_bytes_max is the budget");
+        for shard in observer.shards.iter() {
+            shard.tell(crate::shard::ToShard::Pressure(pressure));
+        }
+    }
+}
+
+/// Three quarters of what the machine has, or of what the container may use.
+pub(crate) fn memory_budget() -> usize {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
+        line.trim().trim_end_matches(" kB").trim().parse::<usize>().ok()?.checked_mul(1024)
+    });
+    // cgroup v2, then v1; without a limit the one holds the word `max`, the other a number larger than any machine.
+    let containers = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let container = containers.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse::<usize>().ok());
+    machine.into_iter().chain(container).min().unwrap_or(MEMORY_FALLBACK) / 4 * 3
+}
+
+/// How often memory is looked at.
+const EVERY: Duration = Duration::from_millis(250);
+const CERTIFICATES_EVERY: Duration = Duration::from_secs(1);
+/// Where the system does not say how much memory there is.
+const MEMORY_FALLBACK: usize = 1 << 30;
