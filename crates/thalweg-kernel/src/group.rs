@@ -6,7 +6,7 @@
 //! shard in proportion to members, and that shard picks the member.
 
 use crate::effects::Effects;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{SessionId, ShardId, Tag};
 use crate::ledger::DropReason;
 use crate::limits::GroupStrategy;
 use crate::route_cache::{Sink, SinkKind};
@@ -39,6 +39,20 @@ pub(crate) struct Member {
     pub(crate) session: SessionId,
     pub(crate) reliability: Reliability,
     pub(crate) id: u32,
+}
+
+impl Member {
+    /// A copy for this member.
+    fn entry(&self, group: u32, message: Message, redelivered: bool) -> Entry {
+        Entry {
+            subscription_ids: if self.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(self.id) },
+            group,
+            reliability: self.reliability.min(message.reliability()),
+            retain: false,
+            redelivered,
+            message,
+        }
+    }
 }
 
 /// A message nobody could take yet.
@@ -128,6 +142,14 @@ impl Kernel {
     pub(crate) fn leave_group<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.groups.retain(|group| *group != index);
+            // What it was given already is its own now. [MQTT-3.10.4-3] The group's number may name another group later.
+            let sent = session.window.iter_mut().filter_map(|(_, slot)| match &mut slot.state {
+                SlotState::ExpectSettle(entry) => Some(entry),
+                _ => None,
+            });
+            for entry in sent.chain(&mut session.waiting).filter(|entry| entry.group == index) {
+                entry.group = NO_GROUP;
+            }
         }
         if let Some(group) = self.group_mut(index) {
             group.members.retain(|member| member.session != id);
@@ -209,30 +231,23 @@ impl Kernel {
     }
 
     /// One message for one member, wherever it is.
-    pub(crate) fn publish_to_group<E: Effects>(
-        &mut self,
-        index: u32,
-        publisher: Option<SessionId>,
-        message: &Message,
-        now: Time,
-        fx: &mut E,
-    ) {
-        match self.choose_shard(index) {
+    pub(crate) fn publish_to_group<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) {
+        match self.choose_shard(index, message) {
             Some(shard) if shard != self.shard => {
                 let Some(Some(group)) = self.groups.get(index as usize) else { return };
                 self.ledger.forwarded += 1;
                 fx.send(shard, ShardMessage::PublishToGroup { key: group.key.clone(), message: message.clone() });
             }
             _ => {
-                let publisher = publisher.map_or(message.publisher(), |id| u64::from(id.0));
-                self.offer(index, Waiting { message: message.clone(), redelivered: false }, publisher, now, fx);
+                self.offer(index, Waiting { message: message.clone(), redelivered: false }, now, fx);
             }
         }
     }
 
     /// In proportion to online members; to all members if none is online.
-    fn choose_shard(&mut self, index: u32) -> Option<ShardId> {
+    fn choose_shard(&mut self, index: u32, message: &Message) -> Option<ShardId> {
         let own = self.shard;
+        let strategy = self.limits.group_strategy;
         let group = self.groups.get(index as usize)?.as_ref()?;
         if group.peers.is_empty() {
             return Some(own);
@@ -246,17 +261,18 @@ impl Kernel {
         if total == 0 {
             return Some(own);
         }
-        let mut turn = group.peer_cursor % total;
+        let binds = matches!(strategy, GroupStrategy::HashPublisher | GroupStrategy::HashAddress);
+        let mut turn = if binds { fixed_turn(strategy, message) } else { group.peer_cursor } % total;
+        // In the order of their numbers, so that all shards choose alike.
+        let before = group.peers.iter().filter(|peer| peer.0 < own).map(|peer| (peer.0, weight(peer)));
+        let after = group.peers.iter().filter(|peer| peer.0 > own).map(|peer| (peer.0, weight(peer)));
         let mut chosen = own;
-        if turn >= u64::from(here) {
-            turn -= u64::from(here);
-            for peer in &group.peers {
-                if turn < u64::from(weight(peer)) {
-                    chosen = peer.0;
-                    break;
-                }
-                turn -= u64::from(weight(peer));
+        for (shard, weight) in before.chain([(own, here)]).chain(after) {
+            if turn < u64::from(weight) {
+                chosen = shard;
+                break;
             }
+            turn -= u64::from(weight);
         }
         self.group_mut(index)?.peer_cursor += 1;
         Some(chosen)
@@ -266,8 +282,7 @@ impl Kernel {
     pub(crate) fn on_publish_to_group<E: Effects>(&mut self, key: &str, message: Message, now: Time, fx: &mut E) {
         match self.group_by_key.get(key).copied() {
             Some(index) => {
-                let publisher = message.publisher();
-                self.offer(index, Waiting { message, redelivered: false }, publisher, now, fx);
+                self.offer(index, Waiting { message, redelivered: false }, now, fx);
             }
             None => {
                 // The last member left while the message was on its way.
@@ -278,9 +293,9 @@ impl Kernel {
     }
 
     /// Gives a message to a member, or lets it wait in the group.
-    fn offer<E: Effects>(&mut self, index: u32, waiting: Waiting, publisher: u64, now: Time, fx: &mut E) {
+    fn offer<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) {
         self.ledger.routed += 1;
-        let Some(waiting) = self.give(index, waiting, publisher, now, fx) else { return };
+        let Some(waiting) = self.give(index, waiting, now, fx) else { return };
         let (messages_max, bytes_max) = (self.limits.group_messages_max, self.limits.group_bytes_max);
         let pressed = self.pressure >= Pressure::DropWaiting;
         let Some(group) = self.group_mut(index) else { return self.ledger.drop(DropReason::GroupEnded) };
@@ -295,39 +310,47 @@ impl Kernel {
             group.waiting_bytes += bytes;
             group.waiting.push_back(waiting);
             self.bytes_held += bytes;
+            // The last online member may have left while the message was on its way here.
+            self.hand_to_other_shard(index, fx);
         }
     }
 
     /// Hands a message to a member that can take it now; gives it back if there is none.
-    fn give<E: Effects>(
-        &mut self,
-        index: u32,
-        waiting: Waiting,
-        publisher: u64,
-        now: Time,
-        fx: &mut E,
-    ) -> Option<Waiting> {
-        let Some(member) = self.choose_member(index, &waiting.message, publisher) else { return Some(waiting) };
-        let reliability = member.reliability.min(waiting.message.reliability());
-        let entry = Entry {
-            message: waiting.message,
-            subscription_ids: if member.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(member.id) },
-            group: index,
-            reliability,
-            retain: false,
-            redelivered: waiting.redelivered,
+    fn give<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) -> Option<Waiting> {
+        let Some(member) = self.choose_member(index, &waiting.message, None) else {
+            if self.is_forbidden(index, waiting.message.address()) {
+                // It must not stand in the way of what waits behind it.
+                self.ledger.drop(DropReason::AccessDenied);
+                return None;
+            }
+            return Some(waiting);
         };
+        let entry = member.entry(index, waiting.message, waiting.redelivered);
         self.send_entry(member.session, entry, now, fx);
         None
     }
 
-    fn choose_member(&mut self, index: u32, message: &Message, publisher: u64) -> Option<Member> {
+    /// Whether this shard has members and none of them, here or away, may receive from the address.
+    fn is_forbidden(&self, index: u32, address: &str) -> bool {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let may = |member: &Member| {
+            let session = self.sessions.get(member.session);
+            session.is_some_and(|session| session.access.allows(crate::access::Permission::Receive, address))
+        };
+        !group.members.is_empty() && !group.members.iter().any(may)
+    }
+
+    /// A member that can take the message now, other than `except`.
+    fn choose_member(&mut self, index: u32, message: &Message, except: Option<SessionId>) -> Option<Member> {
         let strategy = self.limits.group_strategy;
         let random = self.random();
         let group = self.groups.get(index as usize)?.as_ref()?;
         let count = group.members.len();
         let can_take = |at: usize| -> bool {
             let member = &group.members[at % count];
+            if Some(member.session) == except {
+                return false;
+            }
             let Some(session) = self.sessions.get(member.session) else { return false };
             if !session.access.allows(crate::access::Permission::Receive, message.address()) {
                 return false;
@@ -343,8 +366,7 @@ impl Kernel {
         let first = match strategy {
             GroupStrategy::RoundRobin | GroupStrategy::Sticky | GroupStrategy::LeastOutstanding => group.cursor,
             GroupStrategy::Random => random as usize % count,
-            GroupStrategy::HashPublisher => spread(publisher) as usize % count,
-            GroupStrategy::HashAddress => home(message.address(), u16::MAX).0 as usize % count,
+            GroupStrategy::HashPublisher | GroupStrategy::HashAddress => fixed_turn(strategy, message) as usize % count,
         };
         let chosen = match strategy {
             GroupStrategy::LeastOutstanding => (first..first + count)
@@ -378,8 +400,7 @@ impl Kernel {
                 self.ledger.expired += 1;
                 continue;
             }
-            let publisher = waiting.message.publisher();
-            if let Some(waiting) = self.give(index, waiting, publisher, now, fx) {
+            if let Some(waiting) = self.give(index, waiting, now, fx) {
                 if let Some(group) = self.group_mut(index) {
                     group.waiting_bytes += bytes;
                     group.waiting.push_front(waiting);
@@ -413,9 +434,16 @@ impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
     /// copies stay with the member, which may have begun to process them.
     pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let entries = self.take_group_copies(id);
+        self.return_to_groups(entries, now, fx);
+    }
+
+    /// Takes from a session what another member of a group may have: copies that never left, and unsettled
+    /// at-least-once copies.
+    pub(crate) fn take_group_copies(&mut self, id: SessionId) -> Vec<Entry> {
+        let Some(session) = self.sessions.get_mut(id) else { return Vec::new() };
         if session.groups.is_empty() {
-            return;
+            return Vec::new();
         }
         let is_movable = |entry: &Entry| entry.group != NO_GROUP && entry.reliability == Reliability::AtLeastOnce;
         let tags: Vec<u16> = session
@@ -434,7 +462,16 @@ impl Kernel {
                 entries.push(entry);
             }
         }
-        self.return_to_groups(entries, now, fx);
+        for entry in std::mem::take(&mut session.waiting) {
+            if entry.group == NO_GROUP {
+                session.waiting.push_back(entry);
+            } else {
+                session.waiting_bytes -= entry.message.bytes();
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                entries.push(entry);
+            }
+        }
+        entries
     }
 
     /// Puts copies back at the head of their groups' queues and offers them to other members.
@@ -459,15 +496,16 @@ impl Kernel {
         }
     }
 
-    /// The time limit of a member's group copies: overdue ones go to other members if one can take them.
+    /// The time limit of a member's group copies: overdue ones go to other members if one can take them, and else have
+    /// the same time again.
     pub(crate) fn on_group_settle_timeout<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let limit = self.limits.group_settle_timeout;
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.group_timer = false;
-        let mut overdue = Vec::new();
+        let mut overdue: Vec<Tag> = Vec::new();
         let mut next_due = Time::NEVER;
-        for (_, slot) in session.window.iter_mut() {
-            let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
+        for (tag, slot) in session.window.iter_mut() {
+            let SlotState::ExpectSettle(entry) = &slot.state else { continue };
             if entry.group == NO_GROUP || entry.reliability != Reliability::AtLeastOnce {
                 continue;
             }
@@ -475,18 +513,62 @@ impl Kernel {
                 next_due = next_due.min(slot.sent_at + limit);
                 continue;
             }
-            if let SlotState::ExpectSettle(mut entry) = std::mem::replace(&mut slot.state, SlotState::Moved) {
-                entry.redelivered = true;
-                session.group_in_flight = session.group_in_flight.saturating_sub(1);
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                overdue.push(entry);
+            slot.sent_at = now;
+            overdue.push(tag);
+        }
+        for tag in overdue {
+            if !self.move_to_other_member(id, tag, now, fx) {
+                next_due = next_due.min(now + limit);
             }
         }
-        if next_due != Time::NEVER {
+        if next_due != Time::NEVER
+            && let Some(session) = self.sessions.get_mut(id)
+        {
             session.group_timer = true;
             self.timers.set(next_due, id, TimerKind::GroupSettle);
         }
-        self.return_to_groups(overdue, now, fx);
+    }
+
+    /// False if no other member can take the copy.
+    fn move_to_other_member<E: Effects>(&mut self, id: SessionId, tag: Tag, now: Time, fx: &mut E) -> bool {
+        let Some(slot) = self.sessions.get_mut(id).and_then(|session| session.window.get_mut(tag)) else { return true };
+        let SlotState::ExpectSettle(entry) = &slot.state else { return true };
+        let (index, message) = (entry.group, entry.message.clone());
+        let member = self.choose_member(index, &message, Some(id));
+        let Some(Some(group)) = self.groups.get(index as usize) else { return true };
+        let key = group.key.clone();
+        let shard = group.peers.iter().find(|peer| peer.1 > 0).map(|peer| peer.0);
+        if member.is_none() && shard.is_none() {
+            return false;
+        }
+        if let Some(session) = self.sessions.get_mut(id)
+            && let Some(slot) = session.window.get_mut(tag)
+        {
+            slot.state = SlotState::Moved;
+            session.group_in_flight = session.group_in_flight.saturating_sub(1);
+            self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
+        }
+        match (member, shard) {
+            (Some(member), _) => {
+                self.send_entry(member.session, member.entry(index, message, true), now, fx);
+            }
+            (None, Some(shard)) => {
+                // The other shard routes and books it anew.
+                self.ledger.routed -= 1;
+                self.ledger.forwarded += 1;
+                fx.send(shard, ShardMessage::PublishToGroup { key, message });
+            }
+            (None, None) => {}
+        }
+        true
+    }
+}
+
+/// What a strategy that binds messages to members goes by; the same on every shard.
+fn fixed_turn(strategy: GroupStrategy, message: &Message) -> u64 {
+    match strategy {
+        GroupStrategy::HashPublisher => spread(message.publisher()),
+        _ => u64::from(home(message.address(), u16::MAX).0),
     }
 }
 

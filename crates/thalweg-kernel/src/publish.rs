@@ -174,7 +174,7 @@ impl Kernel {
         }
         let message = self.keep(publisher, &draft, &mut kept, now);
         for &group in &route.groups {
-            self.publish_to_group(group, publisher, &message, now, fx);
+            self.publish_to_group(group, &message, now, fx);
         }
         for &shard in &route.shards {
             self.ledger.forwarded += 1;
@@ -215,12 +215,19 @@ impl Kernel {
             }
             return;
         }
+        if self.sessions.get(receiver.session).is_none() {
+            return; // It ended while the copies before this one were made.
+        }
         self.ledger.routed += 1;
         let retain = draft.retain != RetainOp::None && receiver.flags & RETAIN_AS_PUBLISHED != 0;
         let reliability = receiver.reliability.min(draft.reliability);
         if reliability == Reliability::AtMostOnce {
             let Some(session) = self.sessions.get_mut(receiver.session) else { return };
-            if let Some(link) = session.link {
+            // What waited while the session was away must not be overtaken. [MQTT-4.6.0-6]
+            let waits = self.limits.queue_at_most_once_offline && !session.waiting.is_empty();
+            if let Some(link) = session.link
+                && !waits
+            {
                 let many;
                 let subscription_ids = match &receiver.overlap {
                     None if receiver.id == 0 => &[][..],
@@ -326,26 +333,35 @@ impl Kernel {
             return;
         }
         let bytes = entry.message.bytes();
-        let full = session.waiting.len() >= self.limits.queue_messages_max
-            || session.waiting_bytes + bytes > self.limits.queue_bytes_max;
+        let (messages_max, bytes_max) = (self.limits.queue_messages_max, self.limits.queue_bytes_max);
+        let full = session.waiting.len() >= messages_max || session.waiting_bytes + bytes > bytes_max;
         if self.pressure >= Pressure::DropWaiting {
             session.dropped += 1;
             self.ledger.drop(DropReason::Memory);
             return;
         }
         if full {
-            session.dropped += 1;
-            self.ledger.drop(DropReason::QueueFull);
             match self.limits.overflow {
-                Overflow::DropNewest => return,
-                Overflow::DropOldest => {
-                    if let Some(oldest) = session.waiting.pop_front() {
+                Overflow::DropOldest if messages_max > 0 && bytes <= bytes_max => {
+                    // A large newcomer takes the place of several small ones.
+                    while (session.waiting.len() >= messages_max || session.waiting_bytes + bytes > bytes_max)
+                        && let Some(oldest) = session.waiting.pop_front()
+                    {
                         let bytes = oldest.message.bytes();
                         session.waiting_bytes -= bytes;
                         self.bytes_held = self.bytes_held.saturating_sub(bytes);
+                        session.dropped += 1;
+                        self.ledger.drop(DropReason::QueueFull);
                     }
                 }
+                Overflow::DropNewest | Overflow::DropOldest => {
+                    session.dropped += 1;
+                    self.ledger.drop(DropReason::QueueFull);
+                    return;
+                }
                 Overflow::Disconnect => {
+                    session.dropped += 1;
+                    self.ledger.drop(DropReason::QueueFull);
                     if let Some(link) = session.link {
                         fx.disconnect(link, CloseReason::QueueFull);
                         self.close_link(id, link, Closing::Lost, None, now, fx);

@@ -1,8 +1,8 @@
 //! Who is here, and what waits for them.
 
 use crate::access::Access;
-use crate::effects::{CloseReason, Effects};
-use crate::ids::{LinkId, SessionId};
+use crate::effects::{CloseReason, Effects, Sent};
+use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::Memo;
 use crate::rate::TokenBucket;
@@ -192,6 +192,10 @@ pub(crate) struct Session {
     pub(crate) waiting: VecDeque<Entry>,
     pub(crate) waiting_bytes: usize,
     pub(crate) window: Window,
+    /// Unsettled deliveries of an earlier link that this link's receiver has no credit for yet.
+    pub(crate) repeats: VecDeque<Tag>,
+    /// How often it was opened: tells a link from an earlier one of the same number.
+    pub(crate) openings: u32,
     /// Groups it is a member of.
     pub(crate) groups: Vec<u32>,
     pub(crate) group_in_flight: u32,
@@ -316,6 +320,8 @@ impl Kernel {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             window: Window::default(),
+            repeats: VecDeque::new(),
+            openings: 1,
             groups: Vec::new(),
             group_in_flight: 0,
             group_timer: false,
@@ -335,6 +341,7 @@ impl Kernel {
         let in_flight_max = open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1);
         if let Some(session) = self.sessions.get_mut(id) {
             session.link = Some(open.link);
+            session.openings = session.openings.wrapping_add(1);
             session.user = open.user;
             if !(session.access.is_allow_all() && open.access.is_allow_all()) {
                 // Receive rights are remembered in routes; a changed principal makes them stale.
@@ -371,23 +378,43 @@ impl Kernel {
     /// Begins deliveries to a session that was opened: first what was in flight, flagged as redelivered and in the
     /// old order, then what waited.
     pub fn start<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        self.groups_member_changed(id, now, fx);
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(link) = session.link else { return };
+        session.window.forget_moved();
         for (tag, slot) in session.window.iter_mut() {
-            slot.sent_at = now;
             match &mut slot.state {
-                SlotState::ExpectSettle(entry) => {
-                    entry.redelivered = true;
-                    self.ledger.redelivered += 1;
-                    // In-flight deliveries are repeated whatever the output holds: the window bounds them.
-                    fx.deliver(link, &entry.delivery(tag, now));
-                }
+                SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
                 SlotState::ExpectReleased => fx.release(link, tag),
                 SlotState::Moved => {}
             }
         }
+        self.repeat(id, now, fx);
+        self.groups_member_changed(id, now, fx);
         self.pump(id, now, fx);
+    }
+
+    /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
+    /// [MQTT-3.3.4-9]
+    pub(crate) fn repeat<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        while let Some(session) = self.sessions.get_mut(id)
+            && (session.window.len() as usize).saturating_sub(session.repeats.len())
+                < usize::from(session.in_flight_max)
+            && let Some(tag) = session.repeats.pop_front()
+        {
+            let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else { continue };
+            let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
+            slot.sent_at = now;
+            entry.redelivered = true;
+            // Repeats leave whatever the output holds: the window bounds them.
+            if fx.deliver(link, &entry.delivery(tag, now)) == Sent::TooLarge {
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                session.window.remove(tag);
+                session.dropped += 1;
+                self.ledger.drop(DropReason::TooLarge);
+                continue;
+            }
+            self.ledger.redelivered += 1;
+        }
     }
 
     /// A link has ended. `expiry` replaces what was asked for when the session was opened, if the peer said so.
@@ -407,6 +434,7 @@ impl Kernel {
         session.link = None;
         session.memo = Memo::default();
         session.scans = Vec::new();
+        session.repeats.clear();
         session.since = now;
         self.online -= 1;
         if let Some(expiry) = expiry {
@@ -463,6 +491,7 @@ impl Kernel {
         }
         // The end of the session publishes a delayed will.
         self.publish_will(id, now, fx);
+        let moved = self.take_group_copies(id);
         self.drop_all_subscriptions(id, now, fx);
         let Some(mut session) = self.sessions.remove(id) else { return };
         if session.link.is_some() {
@@ -470,17 +499,10 @@ impl Kernel {
         }
         self.by_client.remove(&session.client);
         let mut lost = session.waiting.len();
-        let mut moved = Vec::new();
         for (_, slot) in session.window.iter_mut() {
-            if let SlotState::ExpectSettle(entry) = &mut slot.state {
+            if let SlotState::ExpectSettle(entry) = &slot.state {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                // An at-least-once copy of a group goes to another member; an exactly-once copy must not.
-                if entry.group != NO_GROUP && entry.reliability == Reliability::AtLeastOnce {
-                    entry.redelivered = true;
-                    moved.push(entry.clone());
-                } else {
-                    lost += 1;
-                }
+                lost += 1;
             }
         }
         self.bytes_held = self.bytes_held.saturating_sub(session.waiting_bytes);

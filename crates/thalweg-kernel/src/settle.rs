@@ -57,6 +57,7 @@ impl Kernel {
                 if let SlotState::ExpectSettle(entry) = slot.state {
                     self.book_settled(id, &entry, said == Settlement::Settled);
                 }
+                self.repeat(id, now, fx);
                 self.pump(id, now, fx);
                 Settled::Known
             }
@@ -124,7 +125,8 @@ impl Kernel {
             }
             keep
         });
-        self.ledger.expired += (before.0 - session.waiting.len()) as u64;
+        let expired = before.0 - session.waiting.len();
+        self.ledger.expired += expired as u64;
         self.bytes_held = self.bytes_held.saturating_sub(before.1 - session.waiting_bytes);
     }
 }

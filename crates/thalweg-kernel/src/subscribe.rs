@@ -44,6 +44,7 @@ pub enum LastValueWish {
 pub(crate) struct PendingSubscribe {
     pub(crate) session: SessionId,
     pub(crate) uid: u64,
+    pub(crate) openings: u32,
     pub(crate) link: LinkId,
     pub(crate) ticket: Ticket,
     pub(crate) outcomes: Vec<Subscribed>,
@@ -60,6 +61,7 @@ impl Kernel {
         let mut pending = PendingSubscribe {
             session: id,
             uid: session.uid,
+            openings: session.openings,
             link,
             ticket,
             outcomes: Vec::with_capacity(wishes.len()),
@@ -81,7 +83,8 @@ impl Kernel {
     pub(crate) fn finish_subscribe<E: Effects>(&mut self, pending: PendingSubscribe, now: Time, fx: &mut E) {
         let id = pending.session;
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.uid != pending.uid || session.link != Some(pending.link) {
+        let same_opening = (session.uid, session.openings) == (pending.uid, pending.openings);
+        if !same_opening || session.link != Some(pending.link) {
             return;
         }
         session.scans.extend(pending.scans);
@@ -160,6 +163,9 @@ impl Kernel {
                 }
                 found
             });
+            if !self.pending.is_empty() {
+                self.ask_interest(wish.filter, number, pending, fx);
+            }
             return Some(false);
         }
         let session = self.sessions.get_mut(id)?;
@@ -169,14 +175,17 @@ impl Kernel {
         session.subscriptions.push(Held { filter: wish.filter.into(), group: NO_GROUP });
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
-        if first_here {
-            pending.answers_missing += self.tell_shards(fx, |_| ShardMessage::Interest {
-                filter: wish.filter.into(),
-                wanted: true,
-                question: number,
-            });
+        // While any question is open, the other shards may not know even a filter that somebody else here has; their
+        // answers come in order, so asking again waits for both.
+        if first_here || !self.pending.is_empty() {
+            self.ask_interest(wish.filter, number, pending, fx);
         }
         Some(true)
+    }
+
+    fn ask_interest<E: Effects>(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe, fx: &mut E) {
+        pending.answers_missing +=
+            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.into(), wanted: true, question: number });
     }
 
     /// Whether the session has a subscription of its own to exactly this filter.

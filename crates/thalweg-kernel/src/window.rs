@@ -105,6 +105,14 @@ impl Window {
         Some(slot)
     }
 
+    /// Forgets deliveries that went to other members: on another link nobody will settle them.
+    pub(crate) fn forget_moved(&mut self) {
+        let is_moved = |(tag, slot): (Tag, &mut Slot)| matches!(slot.state, SlotState::Moved).then_some(tag);
+        for tag in self.iter_mut().filter_map(is_moved).collect::<Vec<_>>() {
+            self.remove(tag);
+        }
+    }
+
     /// Takes back the delivery that was pushed last, because it did not leave after all.
     pub(crate) fn undo(&mut self, tag: Tag) -> Option<Entry> {
         debug_assert_eq!(self.index(tag), Some(self.ring.len().wrapping_sub(1)));

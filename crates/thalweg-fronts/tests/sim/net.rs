@@ -50,7 +50,7 @@ pub struct Shard {
 
 /// A connection: the client's machine, the bytes under way, and the link at the other end.
 pub struct Pipe {
-    pub shard: usize,
+    shard: usize,
     pub machine: ClientSide,
     /// Written by the client, not read by the server yet.
     pub up: Vec<u8>,
@@ -293,6 +293,13 @@ impl Net {
         kernel.on_shard(ShardId(from as u16), message, self.now, links);
         self.gather(to);
         true
+    }
+
+    /// Bytes in a connection's output that have not left.
+    pub fn output_of(&self, pipe: usize) -> usize {
+        let pipe = &self.pipes[pipe];
+        let link = pipe.link.and_then(|link| self.shards[pipe.shard].links.get(link));
+        link.map_or(0, |link| link.out.len() - link.sent)
     }
 
     /// Whether a message is between two shards.

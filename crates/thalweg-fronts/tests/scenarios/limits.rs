@@ -1,0 +1,139 @@
+//! Bounds, and what happens at them.
+
+use crate::net::Packet;
+use crate::world::{Hello, World, staying};
+use thalweg_fronts::LinksLimits;
+use thalweg_kernel::{DropReason, Limits, Overflow, Pressure};
+use thalweg_model::Span;
+use thalweg_mqtt::{PublishOut, QoS, ReasonCode};
+
+/// Publishes "0" to "5" to a session that is away and whose queue holds three; what it gets when it is back.
+fn after_overflow(overflow: Overflow) -> Vec<String> {
+    let limits = Limits { queue_messages_max: 3, overflow, ..Limits::default() };
+    let mut world = World::with(1, limits, LinksLimits::default());
+    let (away, _) = world.connect_with("c", &staying());
+    world.subscribe(away, "t", QoS::AtLeastOnce);
+    world.lose(away);
+    let publisher = world.connect("p");
+    for number in 0..6 {
+        world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
+    }
+    let dropped = world.sum(|kernel| kernel.ledger().dropped[DropReason::QueueFull as usize]);
+    assert_eq!(dropped, 3, "{overflow:?}");
+    let (back, _) = world.connect_with("c", &staying());
+    world.texts(back)
+}
+
+#[test]
+fn a_full_queue_drops_the_newest_or_the_oldest_as_configured() {
+    assert_eq!(after_overflow(Overflow::DropNewest), ["0", "1", "2"]);
+    assert_eq!(after_overflow(Overflow::DropOldest), ["3", "4", "5"]);
+    assert_eq!(after_overflow(Overflow::Disconnect), ["0", "1", "2"]);
+}
+
+#[test]
+fn a_full_queue_ends_the_link_if_configured_and_the_queue_stays() {
+    let limits = Limits { queue_messages_max: 2, overflow: Overflow::Disconnect, ..Limits::default() };
+    let mut world = World::with(1, limits, LinksLimits::default());
+    let hello = Hello { receive_max: 1, ..staying() };
+    let (slow, _) = world.connect_with("c", &hello);
+    world.subscribe(slow, "t", QoS::AtLeastOnce);
+    world.answer(slow, false);
+    let publisher = world.connect("p");
+    for number in 0..4 {
+        world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
+    }
+    assert_eq!(world.heard(slow), Some(Packet::Disconnect(ReasonCode::QuotaExceeded)));
+    assert!(world.is_closed(slow));
+    let (back, _) = world.connect_with("c", &hello);
+    assert_eq!(world.texts(back), ["0", "1", "2"]);
+}
+
+#[test]
+fn dropping_the_oldest_makes_room_for_as_many_bytes_as_the_newcomer_has() {
+    let limits = Limits { queue_bytes_max: 4000, overflow: Overflow::DropOldest, ..Limits::default() };
+    let mut world = World::with(1, limits, LinksLimits::default());
+    let (away, _) = world.connect_with("c", &staying());
+    world.subscribe(away, "t", QoS::AtLeastOnce);
+    world.lose(away);
+    let publisher = world.connect("p");
+    for length in [1; 20].into_iter().chain([1000; 20]) {
+        world.publish(publisher, "t", &"x".repeat(length), QoS::AtLeastOnce);
+        assert!(world.sum(|kernel| kernel.bytes_held() as u64) <= 4000);
+    }
+    world.publish(publisher, "t", &"y".repeat(9000), QoS::AtLeastOnce);
+    let (back, _) = world.connect_with("c", &staying());
+    let lengths: Vec<usize> = world.texts(back).iter().map(String::len).collect();
+    assert_eq!(lengths, [1000; 3], "what never fits is dropped itself");
+}
+
+#[test]
+fn under_pressure_nothing_waits_and_then_nobody_new_comes_in() {
+    let mut world = World::new(1);
+    let (away, _) = world.connect_with("away", &staying());
+    let here = world.connect("here");
+    for who in [away, here] {
+        world.subscribe(who, "t", QoS::AtLeastOnce);
+    }
+    world.lose(away);
+    let publisher = world.connect("p");
+    world.net.shards[0].kernel.set_pressure(Pressure::DropWaiting);
+    world.publish(publisher, "t", "1", QoS::AtLeastOnce);
+    assert_eq!(world.texts(here), ["1"], "what can leave at once does");
+    assert_eq!(world.sum(|kernel| kernel.ledger().dropped[DropReason::Memory as usize]), 1);
+    world.net.shards[0].kernel.set_pressure(Pressure::RefuseSessions);
+    let (_, present) = world.connect_with("away", &staying());
+    assert!(present, "a session that exists goes on");
+    let newcomer = world.try_connect("newcomer", &Hello::default());
+    let refused = Packet::ConnAck { present: false, reason: ReasonCode::ServerBusy };
+    assert_eq!(world.heard(newcomer), Some(refused));
+    assert!(world.is_closed(newcomer));
+}
+
+#[test]
+fn a_publisher_over_its_rate_is_not_read_until_it_is_within_it() {
+    let limits = Limits { publish_rate: 2, ..Limits::default() };
+    let mut world = World::with(1, limits, LinksLimits::default());
+    let subscriber = world.connect("s");
+    world.subscribe(subscriber, "t", QoS::AtLeastOnce);
+    let publisher = world.connect("p");
+    for number in 0..6_u8 {
+        let publish =
+            PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: &[b'0' + number], ..PublishOut::default() };
+        world.write(publisher, &publish);
+    }
+    world.rest();
+    let first = world.texts(subscriber).len();
+    assert!((2..=3).contains(&first), "{first} at once, two per second allowed");
+    let mut all = first;
+    for _ in 0..10 {
+        world.wait(Span::from_millis(500));
+        let now = world.texts(subscriber).len();
+        assert!(now <= 2, "{now} in half a second");
+        all += now;
+    }
+    assert_eq!(all, 6, "nothing is lost");
+}
+
+#[test]
+fn a_slow_reader_loses_qos_0_and_keeps_qos_1() {
+    let outputs = LinksLimits { output_high: 200, output_max: 400, ..LinksLimits::default() };
+    let mut world = World::with(1, Limits::default(), outputs);
+    let slow = world.connect("slow");
+    world.subscribe(slow, "t/#", QoS::AtLeastOnce);
+    world.read(slow, false);
+    let publisher = world.connect("p");
+    for number in 10..60 {
+        world.publish(publisher, "t/0", &number.to_string(), QoS::AtMostOnce);
+        world.publish(publisher, "t/1", &number.to_string(), QoS::AtLeastOnce);
+    }
+    let pipe = world.pipe(slow);
+    assert!(world.net.output_of(pipe) <= 400 + 20, "output is bounded");
+    world.read(slow, true);
+    let got = world.messages(slow);
+    let sure: Vec<_> = got.iter().filter(|got| got.qos == QoS::AtLeastOnce).map(|got| got.payload.clone()).collect();
+    assert_eq!(sure, (10..60).map(|number| number.to_string().into_bytes()).collect::<Vec<_>>());
+    let lost = world.sum(|kernel| kernel.ledger().dropped[DropReason::SlowReceiver as usize]);
+    assert_eq!(lost as usize + got.len() - sure.len(), 50);
+    assert!(lost > 0);
+}
