@@ -4,9 +4,11 @@
 //! `THALWEG_TEST_BROKER=mosquitto` runs the same tests against Debian's mosquitto: an oracle for the tests themselves.
 //! `THALWEG_TEST_SET="shards=2"` adds settings to every broker.
 
+mod abuse;
 mod broker;
 mod certificates;
 mod conformance;
 mod documents;
 mod interop;
 mod serve;
+mod server;

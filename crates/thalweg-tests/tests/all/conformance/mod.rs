@@ -4,7 +4,7 @@
 //! All tests share one broker and use client ids and topics of their own. None sleeps: what must happen is awaited, and what
 //! must not happen is shown absent by a later message (a mark) that has arrived.
 
-mod packet;
+pub mod packet;
 mod peer;
 
 mod auth;

@@ -1,0 +1,275 @@
+//! Every way to log in, and what may be done then.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::hmac;
+use thalweg_server::access::{add_password, add_scram_verifier};
+
+use super::home::{Folder, Home};
+use super::talker::Talker;
+use crate::conformance::packet::Version::{V5, V311};
+use crate::conformance::packet::*;
+
+const BAD_PASSWORD: u8 = 0x86;
+const NOT_AUTHORIZED: u8 = 0x87;
+const SECRET: &str = "a secret of at least thirty-two bytes";
+
+fn user(name: &str, password: &str) -> Connect {
+    Connect::new(V5, format!("client of {name}")).user_name(name).password(password)
+}
+
+fn code(home: &Home, connect: &Connect) -> u8 {
+    home.talker().connect(connect).code
+}
+
+/// A folder with the users `ada` (password `pencil`, SCRAM too) and `bob` (password `chalk`).
+fn with_users() -> Folder {
+    let folder = Folder::new();
+    let users = folder.path().join("users");
+    add_password(&users, "bob", b"chalk").expect("the folder is writable");
+    add_scram_verifier(&users, "ada", b"pencil").expect("the folder is writable");
+    folder
+}
+
+fn token(claims: &str) -> String {
+    let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
+    let signed = format!("{head}.{}", URL_SAFE_NO_PAD.encode(claims));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(hmac::sign(&key, signed.as_bytes())))
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs()
+}
+
+#[test]
+fn passwords_let_in_and_anonymous_false_keeps_everybody_else_out() {
+    let sets = ["access.password_file={folder}/users", "listeners.mqtt.anonymous=false"];
+    let home = Home::in_folder(with_users(), &sets);
+    assert_eq!(code(&home, &user("bob", "chalk")), 0);
+    assert_eq!(code(&home, &user("ada", "pencil")), 0, "a verifier of SCRAM serves a plain password too");
+    assert_eq!(code(&home, &user("bob", "cheese")), BAD_PASSWORD);
+    assert_eq!(code(&home, &user("eve", "chalk")), BAD_PASSWORD);
+    assert_eq!(code(&home, &Connect::new(V5, "nobody")), NOT_AUTHORIZED);
+    assert_eq!(code(&home, &Connect::new(V311, "nobody")), 5);
+    assert_eq!(code(&home, &Connect::new(V311, "bob").user_name("bob").password("cheese")), 4);
+}
+
+#[test]
+fn on_loopback_the_anonymous_are_let_in_beside_users_but_wrong_passwords_are_not() {
+    let home = Home::in_folder(with_users(), &["access.password_file={folder}/users"]);
+    assert_eq!(code(&home, &Connect::new(V5, "nobody")), 0);
+    assert_eq!(code(&home, &user("bob", "cheese")), BAD_PASSWORD);
+}
+
+#[test]
+fn rules_allow_and_deny_and_the_default_decides_the_rest() {
+    let rules = "topic readwrite public/#\ntopic deny public/secret\n";
+    let may = |default: &str, topic: &str| {
+        let folder = Folder::new();
+        folder.write("acl", rules);
+        let home = Home::in_folder(folder, &["access.acl_file={folder}/acl", &format!("access.default={default}")]);
+        home.client("a").publish(topic, "", 1) < 0x80
+    };
+    for default in ["automatic", "deny"] {
+        assert!(may(default, "public/x"));
+        assert!(!may(default, "public/secret"));
+        assert!(!may(default, "else"));
+    }
+    assert!(may("allow", "else"));
+    assert!(!may("allow", "public/secret"));
+}
+
+#[test]
+fn without_rules_the_default_is_to_allow_and_deny_leaves_only_tokens_with_rules() {
+    assert!(Home::new(&["access.default=allow"]).client("a").publish("t", "", 1) < 0x80);
+    let folder = Folder::new();
+    folder.write("key", SECRET);
+    let home = Home::in_folder(folder, &["access.default=deny", "access.jwt.secret_file={folder}/key"]);
+    assert_eq!(home.client("a").publish("t", "", 1), NOT_AUTHORIZED);
+    assert_eq!(home.client("a").subscribe("t", 1), NOT_AUTHORIZED);
+    let exp = unix_now() + 1000;
+    let rules = token(&format!(r#"{{"sub":"carol","exp":{exp},"thalweg_acl":{{"publish":["t"]}}}}"#));
+    let mut carol = home.talker().accepted(&user("carol", &rules));
+    assert!(carol.publish("t", "", 1) < 0x80);
+    assert_eq!(carol.publish("u", "", 1), NOT_AUTHORIZED);
+}
+
+#[test]
+fn a_subscription_can_be_refused_for_want_of_the_right_to_read() {
+    let rules = "topic read public/#\n";
+    let subscribed = |needs_read: &str| {
+        let folder = Folder::new();
+        folder.write("acl", rules);
+        let set = format!("access.subscribe_needs_read={needs_read}");
+        let home = Home::in_folder(folder, &["access.acl_file={folder}/acl", &set]);
+        let mut talker = home.client("a");
+        [talker.subscribe("public/+", 0), talker.subscribe("#", 0)]
+    };
+    assert_eq!(subscribed("false"), [0, 0], "as in mosquitto: each message is judged");
+    assert_eq!(subscribed("true"), [0, NOT_AUTHORIZED]);
+}
+
+#[test]
+fn tokens_let_in_until_they_expire_and_can_be_the_only_way() {
+    let folder = with_users();
+    folder.write("key", &format!("{SECRET}\n"));
+    let mut sets = vec![
+        "access.password_file={folder}/users",
+        "access.jwt.secret_file={folder}/key",
+        "access.jwt.leeway=0s",
+        "access.jwt.issuer=us",
+        "listeners.mqtt.anonymous=false",
+    ];
+    let mut home = Home::in_folder(folder, &sets);
+    let exp = unix_now() + 1000;
+    let good = token(&format!(r#"{{"sub":"carol","iss":"us","exp":{exp}}}"#));
+    assert_eq!(code(&home, &user("carol", &good)), 0);
+    assert_eq!(code(&home, &user("dave", &good)), BAD_PASSWORD, "the token is carol's");
+    assert_eq!(code(&home, &user("carol", &token(&format!(r#"{{"sub":"carol","exp":{exp}}}"#)))), BAD_PASSWORD);
+    assert_eq!(code(&home, &user("carol", &token(r#"{"sub":"carol","iss":"us","exp":1}"#))), NOT_AUTHORIZED);
+    let short = token(&format!(r#"{{"sub":"carol","iss":"us","exp":{}}}"#, unix_now() + 2));
+    let mut expiring = home.talker().accepted(&user("carol", &short));
+    expiring.expect_disconnect(NOT_AUTHORIZED);
+
+    assert_eq!(code(&home, &user("bob", "chalk")), 0);
+    sets.push("access.jwt.required=true");
+    home.reload(&sets);
+    assert_eq!(code(&home, &user("bob", "chalk")), BAD_PASSWORD);
+    assert_eq!(code(&home, &user("carol", &good)), 0);
+    assert_eq!(scram_code(&home), Err(0x8C), "SCRAM is a password, too");
+}
+
+/// Begins SCRAM as `name`: the server's challenge, or the code of its refusal.
+fn challenge(address: SocketAddr, name: &str) -> Result<(Talker, String), u8> {
+    let mut talker = Talker::tcp(address);
+    let first = format!("n,,n={name},r=nonce");
+    let connect = Connect::new(V5, "scram")
+        .with(property::text(property::AUTH_METHOD, "SCRAM-SHA-256"))
+        .with(property::text(property::AUTH_DATA, first));
+    talker.send(&connect.bytes());
+    match talker.next_as_v5() {
+        Packet::Auth { properties, .. } => {
+            Ok((talker, properties.text(property::AUTH_DATA).unwrap_or_default().to_owned()))
+        }
+        Packet::Connack { code, .. } => Err(code),
+        other => panic!("expected AUTH or CONNACK, got {other:?}"),
+    }
+}
+
+fn scram_code(home: &Home) -> Result<(), u8> {
+    challenge(home.address("mqtt"), "ada").map(|_| ())
+}
+
+/// The client's last message (RFC 5802 §3).
+fn proof(name: &str, password: &str, server_first: &str) -> String {
+    let part = |prefix: &str| server_first.split(',').find_map(|part| part.strip_prefix(prefix)).expect("it is there");
+    let salt = STANDARD.decode(part("s=")).expect("base64");
+    let iterations = part("i=").parse::<u32>().ok().and_then(std::num::NonZeroU32::new).expect("a number");
+    let mut salted = [0; 32];
+    ring::pbkdf2::derive(ring::pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut salted);
+    let sign = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
+    let client_key = sign(&salted, b"Client Key");
+    let stored = ring::digest::digest(&ring::digest::SHA256, client_key.as_ref());
+    let last = format!("c=biws,r={}", part("r="));
+    let signed = format!("n={name},r=nonce,{server_first},{last}");
+    let signature = sign(stored.as_ref(), signed.as_bytes());
+    let proof: Vec<u8> = client_key.as_ref().iter().zip(signature.as_ref()).map(|(a, b)| a ^ b).collect();
+    format!("{last},p={}", STANDARD.encode(proof))
+}
+
+fn said(data: &str) -> Vec<u8> {
+    [property::text(property::AUTH_METHOD, "SCRAM-SHA-256"), property::text(property::AUTH_DATA, data)].concat()
+}
+
+#[test]
+fn scram_lets_in_and_proves_again_on_a_connection_that_goes_on() {
+    let home = Home::in_folder(with_users(), &["access.password_file={folder}/users", "shards=3"]);
+    let (mut ada, first) = challenge(home.address("mqtt"), "ada").expect("SCRAM is offered");
+    ada.send(&auth(0x18, &said(&proof("ada", "pencil", &first))));
+    assert!(matches!(ada.next_as_v5(), Packet::Connack { code: 0, .. }));
+    ada.subscribe("t", 0);
+    ada.send(&auth(0x19, &said("n,,n=ada,r=nonce")));
+    let Packet::Auth { reason: 0x18, properties } = ada.next() else { panic!("no challenge") };
+    let again = properties.text(property::AUTH_DATA).expect("a challenge has data").to_owned();
+    ada.send(&auth(0x18, &said(&proof("ada", "pencil", &again))));
+    assert!(matches!(ada.next(), Packet::Auth { reason: 0, .. }));
+    home.client("b").publish("t", "still here", 1);
+    assert_eq!(ada.message().text(), "still here");
+}
+
+#[test]
+fn scram_can_be_switched_off_and_on_while_the_server_runs() {
+    let sets = ["access.password_file={folder}/users", "access.scram=false"];
+    let mut home = Home::in_folder(with_users(), &sets);
+    assert_eq!(scram_code(&home), Err(0x8C));
+    home.reload(&sets[..1]);
+    assert_eq!(scram_code(&home), Ok(()));
+}
+
+#[test]
+fn unknown_users_are_given_the_same_salt_before_and_after_a_restart() {
+    let folder = with_users();
+    let users = std::fs::read_to_string(folder.path().join("users")).expect("it was written");
+    let data = folder.path().join("data");
+    let sets = ["access.password_file={folder}/users"];
+    let salt = |home: &Home| {
+        let (_, first) = challenge(home.address("mqtt"), "eve").expect("SCRAM is offered");
+        first.split(',').find_map(|part| part.strip_prefix("s=").map(str::to_owned)).expect("a salt")
+    };
+    let home = Home::in_folder(folder, &sets);
+    let before = salt(&home);
+    let Home { server, folder } = home;
+    server.stop();
+    assert!(data.join("secret").is_file());
+    let home = Home::in_folder(folder, &sets);
+    assert_eq!(salt(&home), before);
+
+    let elsewhere = Folder::new();
+    elsewhere.write("users", &users);
+    assert_ne!(salt(&Home::in_folder(elsewhere, &sets)), before, "another broker has another secret");
+}
+
+#[test]
+fn nothing_is_written_where_nothing_needs_it_and_a_data_dir_that_cannot_be_written_stops_nobody() {
+    let home = Home::new(&[]);
+    assert!(!home.folder.path().join("data").exists());
+    // No directory can be made below a file, not even by root.
+    let sets = ["access.password_file={folder}/users", "data_dir={folder}/users/data"];
+    let home = Home::in_folder(with_users(), &sets);
+    assert_eq!(code(&home, &user("bob", "chalk")), 0);
+}
+
+#[test]
+fn remembered_verdicts_end_with_a_reload() {
+    let folder = with_users();
+    let sets = ["access.password_file={folder}/users", "access.verdict_ttl=1h"];
+    let mut home = Home::in_folder(folder, &sets);
+    assert_eq!(code(&home, &user("bob", "chalk")), 0);
+    home.folder.write("users", "");
+    assert_eq!(code(&home, &user("bob", "chalk")), 0, "nobody has read the file since");
+    home.reload(&sets);
+    assert_eq!(code(&home, &user("bob", "chalk")), BAD_PASSWORD);
+}
+
+#[test]
+fn many_logins_at_once_are_all_answered() {
+    let home = Arc::new(Home::in_folder(with_users(), &["access.password_file={folder}/users", "shards=3"]));
+    let logins: Vec<_> = (0..8)
+        .map(|number| {
+            let home = Arc::clone(&home);
+            std::thread::spawn(move || {
+                let right = Connect::new(V5, format!("r{number}")).user_name("bob").password("chalk");
+                let wrong = Connect::new(V5, format!("w{number}")).user_name("bob").password(format!("{number}"));
+                [code(&home, &right), code(&home, &wrong)]
+            })
+        })
+        .collect();
+    for login in logins {
+        assert_eq!(login.join().expect("no panic"), [0, BAD_PASSWORD]);
+    }
+}

@@ -1,0 +1,119 @@
+//! A server in this process, its folder, and its configuration, which can change.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use thalweg_server::config::Config;
+use thalweg_server::{Observer, Server};
+
+use super::talker::{PATIENCE, Talker};
+
+/// A folder that goes when it goes.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).expect("the folder is writable");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server.
+pub struct Home {
+    pub server: Server,
+    pub folder: Folder,
+}
+
+/// The configuration that `sets` make; `{folder}` in them stands for the folder.
+pub fn configuration(folder: &Folder, sets: &[&str]) -> Result<Config, Vec<String>> {
+    let mut all = vec![
+        "shards=2".to_owned(),
+        "listeners.mqtt.bind=127.0.0.1:0".into(),
+        "listeners.websocket.enabled=false".into(),
+        "admin.enabled=false".into(),
+        "sys.interval=off".into(),
+        "data_dir={folder}/data".into(),
+    ];
+    all.extend(sets.iter().map(|set| (*set).to_owned()));
+    let all: Vec<String> =
+        all.iter().map(|set| set.replace("{folder}", &folder.path().display().to_string())).collect();
+    match Config::from_text(None, std::iter::empty(), &all) {
+        Ok((config, _)) => Ok(config),
+        Err(errors) => Err(errors.iter().map(ToString::to_string).collect()),
+    }
+}
+
+impl Home {
+    /// A server with the listener `mqtt` on a port of its own, and what `sets` say.
+    pub fn new(sets: &[&str]) -> Home {
+        Home::in_folder(Folder::new(), sets)
+    }
+
+    pub fn in_folder(folder: Folder, sets: &[&str]) -> Home {
+        let config = configuration(&folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let server = Server::start(config).unwrap_or_else(|errors| panic!("{errors:?}"));
+        Home { server, folder }
+    }
+
+    /// Takes over other settings.
+    pub fn reload(&mut self, sets: &[&str]) {
+        let config = configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
+        self.server.reload(config).unwrap_or_else(|errors| panic!("{errors:?}"));
+    }
+
+    /// What is wrong with other settings; those in force stay.
+    pub fn refused_reload(&mut self, sets: &[&str]) -> String {
+        let config = configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let errors = self.server.reload(config).expect_err("there is something wrong");
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    pub fn observer(&self) -> Observer {
+        self.server.observer()
+    }
+
+    /// Where a listener listens.
+    pub fn address(&self, listener: &str) -> SocketAddr {
+        let listening = self.server.listening();
+        let (_, address) = listening.iter().find(|(name, _)| name == listener).expect("the listener is open");
+        address.parse().expect("it is no unix socket")
+    }
+
+    /// A connection to the listener `mqtt`.
+    pub fn talker(&self) -> Talker {
+        Talker::tcp(self.address("mqtt"))
+    }
+
+    /// A client on the listener `mqtt`.
+    pub fn client(&self, name: &str) -> Talker {
+        self.talker().named(name)
+    }
+}
+
+/// Asks again and again until the answer is yes: for what the server does on its own time.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,243 @@
+//! `limits.*`, `queue.*`, `session.*`, `mqtt.*` and `sys.*`, as clients meet them.
+
+use std::time::{Duration, Instant};
+
+use super::home::{Home, wait_until};
+use super::talker::Talker;
+use crate::conformance::packet::Version::{V5, V311};
+use crate::conformance::packet::*;
+
+const TOPIC_INVALID: u8 = 0x90;
+const FILTER_INVALID: u8 = 0x8F;
+
+#[test]
+fn long_topics_and_filters_are_refused_one_by_one() {
+    let home = Home::new(&["limits.topic_bytes_max=10", "limits.topic_levels_max=3"]);
+    let mut talker = home.client("a");
+    assert_eq!(talker.publish("0123456789", "", 1), 0x10);
+    assert_eq!(talker.publish("0123456789A", "", 1), TOPIC_INVALID);
+    assert_eq!(talker.publish("0123456789A", "", 2), TOPIC_INVALID);
+    assert_eq!(talker.publish("1/2/3/4", "", 1), TOPIC_INVALID);
+    assert_eq!(talker.subscribe("0123456789A", 0), FILTER_INVALID);
+    assert_eq!(talker.subscribe("1/2/3/4", 0), FILTER_INVALID);
+    assert_eq!(talker.subscribe("1/2/3", 0), 0);
+    let will = Connect::new(V5, "b").will("0123456789A", "", 0, false);
+    assert_eq!(home.talker().connect(&will).code, TOPIC_INVALID);
+}
+
+#[test]
+fn subscriptions_and_client_ids_have_their_limits() {
+    let home = Home::new(&["limits.subscriptions_per_session_max=2", "limits.client_id_bytes_max=23"]);
+    let mut talker = home.client("a");
+    assert_eq!([talker.subscribe("1", 0), talker.subscribe("2", 0), talker.subscribe("3", 0)], [0, 0, 0x97]);
+    assert_eq!(talker.subscribe("1", 1), 1, "one that is there can be replaced");
+    assert_eq!(home.talker().connect(&Connect::new(V5, "123456789012345678901234")).code, 0x85);
+    assert_eq!(home.talker().connect(&Connect::new(V311, "123456789012345678901234")).code, 2);
+}
+
+#[test]
+fn a_listener_can_have_another_packet_limit_and_another_publish_rate_than_the_rest() {
+    let home = Home::new(&[
+        "limits.packet_bytes_max=1000",
+        "limits.publish_rate=20",
+        "listeners.free.bind=127.0.0.1:0",
+        "listeners.free.packet_bytes_max=5000",
+        "listeners.free.publish_rate=0",
+    ]);
+    let payload = "x".repeat(2000);
+    let mut held = home.client("held");
+    held.send(&Publish::new("t", &payload).bytes(V5));
+    held.expect_disconnect(0x95);
+    let mut free = Talker::tcp(home.address("free")).named("free");
+    assert_eq!(free.publish("t", &payload, 1), 0x10);
+
+    // 20 at once and then 20 per second: 50 take a second and a half, and nothing is dropped.
+    let took = |mut talker: Talker| {
+        let begun = Instant::now();
+        let burst: Vec<u8> = (1..=50).flat_map(|id| Publish::new("t", "").qos(1, id).bytes(V5)).collect();
+        talker.send(&burst);
+        for id in 1..=50 {
+            talker.answer(PUBACK, id);
+        }
+        begun.elapsed()
+    };
+    let held = took(home.client("held again"));
+    let free = took(free);
+    assert!(held >= Duration::from_millis(1400), "{held:?}");
+    assert!(free < held, "{free:?} is no faster than {held:?}");
+}
+
+#[test]
+fn a_session_that_goes_on_is_held_to_the_rate_of_its_new_connection() {
+    let home = Home::new(&["listeners.slow.bind=127.0.0.1:0", "listeners.slow.publish_rate=10"]);
+    home.talker().accepted(&Connect::lasting(V5, "a")).vanish();
+    wait_until("the connection is seen to be gone", || {
+        home.observer().on_shards(|inside| inside.kernel.totals().sessions_online).iter().sum::<usize>() == 0
+    });
+    let mut talker = Talker::tcp(home.address("slow")).accepted(&Connect::lasting(V5, "a"));
+    let begun = Instant::now();
+    for _ in 0..15 {
+        talker.publish("t", "", 1);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn published_bytes_have_a_rate_too() {
+    let home = Home::new(&["limits.publish_bytes_rate=10000"]);
+    let mut talker = home.client("a");
+    let begun = Instant::now();
+    for _ in 0..4 {
+        talker.publish("t", &"x".repeat(5000), 1);
+    }
+    // 10,000 at once, and the third waits until the second thing is paid for, and so on.
+    assert!(begun.elapsed() >= Duration::from_millis(450), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn connections_are_counted_per_listener_per_address_and_in_all() {
+    let home = Home::new(&[
+        "limits.connections_max=3",
+        "limits.connections_per_address_max=2",
+        "listeners.mqtt.connections_max=1",
+        "listeners.other.bind=127.0.0.1:0",
+    ]);
+    let is_let_in = |listener: &str, client: &str| {
+        let mut talker = Talker::tcp(home.address(listener));
+        talker.try_connect(&Connect::new(V5, client)).map(|_| talker)
+    };
+    let first = is_let_in("mqtt", "1");
+    assert!(first.is_some());
+    assert!(is_let_in("mqtt", "2").is_none(), "one is all that this listener takes");
+    let others = [is_let_in("other", "3"), is_let_in("other", "4")];
+    assert!(others.iter().all(Option::is_some));
+    assert!(is_let_in("other", "5").is_none(), "two from one address are enough");
+    first.expect("as above").vanish();
+    let mut third = None;
+    wait_until("the place of one that has gone is free", || {
+        third = is_let_in("mqtt", "6");
+        third.is_some()
+    });
+}
+
+#[test]
+fn who_says_nothing_is_closed_in_time() {
+    let home = Home::new(&["limits.connect_timeout=1s"]);
+    let mut silent = home.talker();
+    let mut halfway = home.talker();
+    halfway.send(&Connect::new(V5, "a").bytes()[..5]);
+    assert_eq!(silent.next_or_end(), None);
+    assert_eq!(halfway.next_or_end(), None);
+    assert_eq!(home.observer().lobby().timed_out, 2);
+}
+
+#[test]
+fn sessions_have_a_number_and_a_longest_life() {
+    let home = Home::new(&["shards=1", "session.count_max=2", "session.expiry_max=100s"]);
+    let mut first = home.talker();
+    let connack = first.connect(&Connect::new(V5, "1").with(property::four(property::SESSION_EXPIRY, 1000)));
+    assert_eq!((connack.code, connack.properties.number(property::SESSION_EXPIRY)), (0, Some(100)));
+    let _second = home.client("2");
+    assert_eq!(home.talker().connect(&Connect::new(V5, "3")).code, 0x97);
+    assert_eq!(home.talker().connect(&Connect::new(V311, "3")).code, 3);
+    assert_eq!(home.talker().connect(&Connect::new(V5, "1")).code, 0, "who has a session may come back");
+}
+
+/// What a member has not acknowledged when it goes.
+fn unacknowledged(home: &Home) -> Talker {
+    let mut leaver = home.talker().accepted(&Connect::lasting(V5, "leaver"));
+    assert_eq!(leaver.subscribe("$share/g/work", 1), 1);
+    home.client("boss").publish("work", "job", 1);
+    assert_eq!(leaver.unsettled().text(), "job");
+    leaver
+}
+
+#[test]
+fn unacknowledged_work_goes_to_another_member_as_soon_as_one_disconnects() {
+    let home = Home::new(&[]);
+    let leaver = unacknowledged(&home);
+    let mut other = home.client("other");
+    assert_eq!(other.subscribe("$share/g/work", 1), 1);
+    leaver.vanish();
+    assert_eq!(other.message().text(), "job");
+}
+
+#[test]
+fn without_redispatch_unacknowledged_work_waits_for_the_member_to_return() {
+    let home = Home::new(&["session.redispatch=false"]);
+    let leaver = unacknowledged(&home);
+    let mut other = home.client("other");
+    assert_eq!(other.subscribe("$share/g/work", 1), 1);
+    leaver.vanish();
+    wait_until("the connection is seen to be gone", || {
+        home.observer().on_shards(|inside| inside.kernel.totals().sessions_online).iter().sum::<usize>() == 1
+    });
+    home.client("boss").publish("work", "another", 1);
+    assert_eq!(other.message().text(), "another");
+    let mut returned = home.talker().accepted(&Connect::lasting(V5, "leaver"));
+    let message = returned.message();
+    assert_eq!((message.text(), message.dup), ("job", true));
+}
+
+#[test]
+fn clients_are_sent_to_another_server() {
+    let home = Home::new(&["mqtt.server_reference=broker2.example:1883"]);
+    let connack = home.talker().connect(&Connect::new(V5, "a"));
+    assert_eq!(connack.code, 0x9C);
+    assert_eq!(connack.properties.text(property::SERVER_REFERENCE), Some("broker2.example:1883"));
+    assert_eq!(home.talker().connect(&Connect::new(V311, "a")).code, 3);
+}
+
+#[test]
+fn short_memory_refuses_new_sessions_and_lets_old_ones_go_on() {
+    let home = Home::new(&["limits.memory_bytes_max=16MiB", "queue.messages_max=1000000"]);
+    let mut old = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
+    old.subscribe("load", 1);
+    old.vanish();
+    let mut busy = home.client("busy");
+    let payload = "x".repeat(100_000);
+    let mut dropped = 0;
+    wait_until("memory is short", || {
+        busy.publish("load", &payload, 1);
+        home.observer().pressure() == 2
+    });
+    for _ in 0..20 {
+        dropped += u64::from(busy.publish("load", &payload, 1) == 0);
+    }
+    assert_eq!(home.talker().connect(&Connect::new(V5, "new")).code, 0x89);
+    assert_eq!(home.talker().connect(&Connect::new(V311, "new")).code, 3);
+    let books = home.observer().on_shards(|inside| inside.kernel.ledger().dropped_total());
+    assert!(books.iter().sum::<u64>() >= dropped, "what was not kept is counted");
+    let mut back = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
+    assert_eq!(back.message().payload.len(), 100_000);
+    wait_until("memory is there again when the queue drains", || {
+        back.send(&pingreq());
+        while let Packet::Publish(message) = back.next() {
+            back.send(&ack(PUBACK, message.id));
+        }
+        home.observer().pressure() == 0
+    });
+    home.client("new");
+}
+
+#[test]
+fn figures_appear_below_sys() {
+    let home = Home::new(&["sys.interval=1s", "shards=3"]);
+    let mut talker = home.client("a");
+    talker.subscribe("x", 0);
+    home.client("keeper").retain("kept", "value");
+    let mut watcher = home.client("watcher");
+    watcher.subscribe("$SYS/broker/#", 0);
+    let expected = [
+        ("$SYS/broker/clients/connected", "2"),
+        ("$SYS/broker/subscriptions/count", "2"),
+        ("$SYS/broker/publish/messages/received", "1"),
+    ];
+    let mut seen = std::collections::HashMap::new();
+    wait_until("the figures are right", || {
+        let message = watcher.message();
+        seen.insert(message.topic.clone(), message.text().to_owned());
+        expected.iter().all(|(topic, value)| seen.get(*topic).is_some_and(|seen| seen == value))
+    });
+    assert!(seen.contains_key("$SYS/broker/uptime"));
+}
