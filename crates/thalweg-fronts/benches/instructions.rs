@@ -15,7 +15,10 @@ const PAYLOAD: [u8; 36] = [b'x'; 36];
 const BATCH: u32 = 50;
 const NOW: Time = Time::from_secs(1);
 
-const OPERATIONS: [(&str, fn(u32)); 5] = [
+/// A name and what it does so many times.
+type Operation = (&'static str, fn(u32));
+
+const OPERATIONS: [Operation; 5] = [
     ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
     ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
     ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),

@@ -9,7 +9,10 @@ use thalweg_kernel::{
 };
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 
-const OPERATIONS: [(&str, fn(u32)); 4] = [
+/// A name and what it does so many times.
+type Operation = (&'static str, fn(u32));
+
+const OPERATIONS: [Operation; 4] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),

@@ -7,7 +7,10 @@ use thalweg_mqtt::{ConnAck, ConnectOut, Event, PublishOut, QoS, ReasonCode, Serv
 const TOPIC: &str = "plant/line-7/temperature";
 const PAYLOAD: [u8; 36] = [b'x'; 36];
 
-const OPERATIONS: [(&str, fn(u32)); 6] = [
+/// A name and what it does so many times.
+type Operation = (&'static str, fn(u32));
+
+const OPERATIONS: [Operation; 6] = [
     ("decode_publish_qos0", |count| decode(&publish(QoS::AtMostOnce), count)),
     ("decode_publish_qos1", |count| decode(&publish(QoS::AtLeastOnce), count)),
     ("decode_publish_qos0_v5_properties", |count| decode(&publish_with_properties(), count)),

@@ -18,7 +18,7 @@ use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits, Version};
 
-const RUNS: u64 = 200;
+const RUNS: u64 = 1000;
 const STEPS: usize = 700;
 
 const TOPICS: [&str; 14] = [
@@ -337,6 +337,8 @@ impl Simulation {
         if self.lossy {
             return;
         }
+        let unread: usize = (0..self.net.pipes.len()).map(|pipe| self.net.output_of(pipe)).sum();
+        assert_eq!(unread, 0, "everybody reads, and output is left");
         assert_eq!((waiting, in_flight), (0, 0), "everybody is here and has answered, and still something waits");
         for reason in [DropReason::QueueFull, DropReason::Memory, DropReason::AccessDenied, DropReason::TooLarge] {
             let dropped = self.net.sum(|kernel| kernel.ledger().dropped[reason as usize]);
