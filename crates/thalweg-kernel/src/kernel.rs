@@ -42,6 +42,8 @@ pub struct Kernel {
     pub(crate) sweep_at: Time,
     pub(crate) sweep_next: u32,
     pub(crate) backlog: Vec<SessionId>,
+    /// Sessions thrown out for a full queue, whose wills are still to be published.
+    pub(crate) overflowed: Vec<SessionId>,
     pub(crate) bytes_held: usize,
     pub(crate) pressure: Pressure,
     pub(crate) ledger: Ledger,
@@ -73,6 +75,7 @@ impl Kernel {
             sweep_at: Time::ZERO,
             sweep_next: 0,
             backlog: Vec::new(),
+            overflowed: Vec::new(),
             bytes_held: 0,
             pressure: Pressure::None,
             ledger: Ledger::default(),

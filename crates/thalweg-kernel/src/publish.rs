@@ -2,12 +2,12 @@
 
 use crate::Kernel;
 use crate::access::Permission;
-use crate::effects::{CloseReason, Delivery, Effects, Native, Sent};
+use crate::effects::{Delivery, Effects, Native, Sent};
 use crate::ids::{LinkId, SessionId, Tag, Ticket};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
-use crate::session::{Closing, Entry, NO_GROUP, Pressure, SubscriptionIds};
+use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use std::rc::Rc;
@@ -362,11 +362,7 @@ impl Kernel {
                 Overflow::Disconnect => {
                     session.dropped += 1;
                     self.ledger.drop(DropReason::QueueFull);
-                    if let Some(link) = session.link {
-                        fx.disconnect(link, CloseReason::QueueFull);
-                        self.close_link(id, link, Closing::Lost, None, now, fx);
-                    }
-                    return;
+                    return self.throw_out(id, now, fx);
                 }
             }
         }

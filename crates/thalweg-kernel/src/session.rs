@@ -189,6 +189,8 @@ pub(crate) struct Session {
     pub(crate) in_flight_max: u16,
     /// The link's output is above its high-water mark; nothing that can wait is sent.
     pub(crate) congested: bool,
+    /// Its link was ended for a full queue; what follows from that is still to come, in [`Kernel::work`].
+    pub(crate) overflowed: bool,
     pub(crate) waiting: VecDeque<Entry>,
     pub(crate) waiting_bytes: usize,
     pub(crate) window: Window,
@@ -317,6 +319,7 @@ impl Kernel {
             held: HeldTickets::default(),
             in_flight_max: open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1),
             congested: false,
+            overflowed: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             window: Window::default(),
@@ -365,6 +368,7 @@ impl Kernel {
     /// Ends the other link of a session that is opened again, and settles its will: a will with a delay is forgotten
     /// when the same session goes on within the delay, and published otherwise.
     fn take_over<E: Effects>(&mut self, id: SessionId, fresh: bool, now: Time, fx: &mut E) {
+        self.after_overflow(id, now, fx);
         if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
             fx.disconnect(link, CloseReason::TakenOver);
             self.close_link(id, link, Closing::Lost, None, now, fx);
@@ -431,12 +435,44 @@ impl Kernel {
         if session.link != Some(link) {
             return; // It was taken over: the newer link owns the session now.
         }
+        self.drop_link(id, now);
+        self.after_link(id, how, expiry, now, fx);
+    }
+
+    /// A session has no link from now on.
+    fn drop_link(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
         session.link = None;
         session.memo = Memo::default();
         session.scans = Vec::new();
         session.repeats.clear();
         session.since = now;
         self.online -= 1;
+    }
+
+    /// Ends a link because the session's queue is full. Its will waits for [`Kernel::work`]: it may fill another queue,
+    /// whose session has a will, and so on.
+    pub(crate) fn throw_out<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(link) = session.link else { return };
+        session.overflowed = true;
+        fx.disconnect(link, CloseReason::QueueFull);
+        self.drop_link(id, now);
+        self.overflowed.push(id);
+    }
+
+    /// What follows from being thrown out.
+    pub(crate) fn after_overflow<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && std::mem::take(&mut session.overflowed)
+        {
+            self.after_link(id, Closing::Lost, None, now, fx);
+        }
+    }
+
+    /// What follows from the end of a link: a will, the end of the session or its expiry, other members' turn.
+    fn after_link<E: Effects>(&mut self, id: SessionId, how: Closing, expiry: Option<Span>, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
         if let Some(expiry) = expiry {
             session.expiry = expiry.min(self.limits.session_expiry_max);
         }

@@ -78,11 +78,14 @@ impl Kernel {
 
     /// Whether [`Kernel::work`] has something to do.
     pub fn has_work(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.backlog.is_empty() || !self.overflowed.is_empty()
     }
 
     /// Goes on with long tasks that were put off so that one turn stays short.
     pub fn work<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        for id in std::mem::take(&mut self.overflowed) {
+            self.after_overflow(id, now, fx);
+        }
         for id in std::mem::take(&mut self.backlog) {
             self.run_scans(id, now, fx);
         }

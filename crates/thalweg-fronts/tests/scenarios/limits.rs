@@ -5,7 +5,7 @@ use crate::world::{Hello, World, staying};
 use thalweg_fronts::LinksLimits;
 use thalweg_kernel::{DropReason, Limits, Overflow, Pressure};
 use thalweg_model::Span;
-use thalweg_mqtt::{PublishOut, QoS, ReasonCode};
+use thalweg_mqtt::{ConnectOut, PublishOut, QoS, ReasonCode, WillOut};
 
 /// Publishes "0" to "5" to a session that is away and whose queue holds three; what it gets when it is back.
 fn after_overflow(overflow: Overflow) -> Vec<String> {
@@ -136,4 +136,32 @@ fn a_slow_reader_loses_qos_0_and_keeps_qos_1() {
     let lost = world.sum(|kernel| kernel.ledger().dropped[DropReason::SlowReceiver as usize]);
     assert_eq!(lost as usize + got.len() - sure.len(), 50);
     assert!(lost > 0);
+}
+
+#[test]
+fn full_queues_whose_wills_fill_other_queues_do_not_exhaust_the_stack() {
+    const SESSIONS: usize = 2000;
+    let limits = Limits { queue_messages_max: 1, overflow: Overflow::Disconnect, ..Limits::default() };
+    let mut world = World::with(1, limits, LinksLimits::default());
+    let message = PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: b"will", ..PublishOut::default() };
+    let will = Some(WillOut { message, delay_secs: 0 });
+    let hello = Hello { receive_max: 1, will, ..staying() };
+    for number in 0..SESSIONS {
+        world.leave_alone(&format!("c{number}"), &hello, "t");
+    }
+    let publisher = world.net.open("p", thalweg_kernel::access::Access::ALL);
+    let connect = ConnectOut { client_id: "p", ..ConnectOut::default() };
+    let end = &mut world.net.pipes[publisher];
+    end.machine.connect(&connect, &mut end.up).expect("short strings");
+    world.net.feed(publisher, usize::MAX);
+    // One in flight, one in the queue, and one too many: every session is thrown out, and each leaves a will to the
+    // others.
+    for id in 1..=3 {
+        let end = &mut world.net.pipes[publisher];
+        let publish = PublishOut { id, ..message };
+        end.machine.publish(&publish, &mut end.up).expect("connected");
+        world.net.feed(publisher, usize::MAX);
+    }
+    while world.net.tick(0) {}
+    assert_eq!(world.net.total(|totals| totals.sessions_online), 1, "only the publisher is left");
 }

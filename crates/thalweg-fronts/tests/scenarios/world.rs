@@ -72,6 +72,13 @@ impl World {
 
     /// Comes in; what the server said to CONNECT can be [`heard`](World::heard).
     pub fn try_connect(&mut self, name: &str, hello: &Hello<'_>) -> Who {
+        let pipe = self.open(name, hello);
+        self.puppets.push(Puppet { pipe, answers: true, got: Vec::new(), said: VecDeque::new(), id_last: 0 });
+        self.rest();
+        Who(self.puppets.len() - 1)
+    }
+
+    fn open(&mut self, name: &str, hello: &Hello<'_>) -> usize {
         let pipe = self.net.open(name, hello.access.clone());
         let connect = ConnectOut {
             version: hello.version,
@@ -86,9 +93,18 @@ impl World {
         let end = &mut self.net.pipes[pipe];
         end.stalled = !hello.reads;
         end.machine.connect(&connect, &mut end.up).expect("short strings");
-        self.puppets.push(Puppet { pipe, answers: true, got: Vec::new(), said: VecDeque::new(), id_last: 0 });
-        self.rest();
-        Who(self.puppets.len() - 1)
+        pipe
+    }
+
+    /// Connects and subscribes at QoS 1 without ever reading what the server says.
+    pub fn leave_alone(&mut self, name: &str, hello: &Hello<'_>, filter: &str) {
+        let pipe = self.open(name, hello);
+        self.net.feed(pipe, usize::MAX);
+        let options = SubscribeOptions { qos: QoS::AtLeastOnce, ..SubscribeOptions::default() };
+        let subscribe = SubscribeOut { id: 1, filters: &[(filter, options)], ..SubscribeOut::default() };
+        let end = &mut self.net.pipes[pipe];
+        end.machine.subscribe(&subscribe, &mut end.up).expect("connected");
+        self.net.feed(pipe, usize::MAX);
     }
 
     /// Comes in; whether a session was there already.
