@@ -4,7 +4,7 @@
 //! Clients are [`talker::Talker`]s, which write packets by hand.
 
 mod access;
-mod home;
+pub mod home;
 mod limits;
 mod reload;
 mod running;

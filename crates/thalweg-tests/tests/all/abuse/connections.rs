@@ -1,0 +1,118 @@
+//! Connections in numbers.
+
+use std::io::{Read, Write};
+
+use super::*;
+
+/// Connects, says hello and waits for CONNACK.
+fn connect(address: SocketAddr, client: &str) -> Option<TcpStream> {
+    let mut stream = abrupt(address).ok()?;
+    stream.write_all(&hello(client)).ok()?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).ok()?;
+    (head[0] == 0x20 && head[3] == 0).then_some(stream)
+}
+
+#[test]
+fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
+    const MANY: usize = 10_000;
+    let Some(victim) = Victim::with(Broker::with().set("limits.handshakes_max", "20000")) else { return };
+    let address = victim.broker.mqtt();
+    let mut after = Vec::new();
+    for round in 0..2 {
+        let begun = Instant::now();
+        let threads: Vec<_> = (0..2)
+            .map(|half| {
+                std::thread::spawn(move || {
+                    let mut streams = Vec::new();
+                    // Many at once on the way: what is measured is the broker, not the way there and back.
+                    for number in 0..MANY / 2 {
+                        let name = format!("many{half}-{number}");
+                        let mut stream = abrupt(address).expect("it accepts");
+                        let subscription = subscribe(V5, 1, &[], &[(&format!("to/{name}"), 0)]);
+                        stream.write_all(&[hello(&name), subscription].concat()).expect("it reads");
+                        streams.push(stream);
+                    }
+                    for stream in &mut streams {
+                        let mut head = [0; 4];
+                        stream.read_exact(&mut head).expect("it answers");
+                        assert_eq!((head[0], head[3]), (0x20, 0));
+                    }
+                    streams
+                })
+            })
+            .collect();
+        let streams: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().expect("all are let in")).collect();
+        victim.wait_for("thalweg_subscriptions", |count| count == MANY as u64 + 1);
+        let growth = victim.growth();
+        println!(
+            "round {round}: {MANY} connections in {:?}, {} bytes each",
+            begun.elapsed(),
+            growth * 1024 / MANY as u64
+        );
+        drop(streams);
+        victim.wait_for("thalweg_sessions", |sessions| sessions == 2);
+        victim.wait_for("thalweg_subscriptions", |count| count == 1);
+        after.push(victim.growth());
+    }
+    // What the allocator keeps it uses again: a second round needs no more.
+    assert!(after[1] <= after[0] + (16 << 10), "{after:?} KiB after each round");
+    victim.is_unharmed("10,000 connections, twice", 160 << 10);
+}
+
+#[test]
+fn a_storm_of_connects_does_not_disturb_those_who_are_here() {
+    let Some(victim) = Victim::with(Broker::with()) else { return };
+    let address = victim.broker.mqtt();
+    let begun = Instant::now();
+    let connects = again_and_again(4, move |number, luck| {
+        // Some under a new name, some under one that is in use: take-overs.
+        let name = format!("storm{number}-{}", luck.below(50));
+        let kept: Vec<_> = (0..20).filter_map(|_| connect(address, &name)).collect();
+        drop(kept);
+    }) * 20;
+    println!("{:.0} connects per second", connects as f64 / begun.elapsed().as_secs_f64());
+    victim.wait_for("thalweg_sessions", |sessions| sessions == 2);
+    victim.is_unharmed("connect storm", 64 << 10);
+}
+
+#[test]
+fn connects_that_are_given_up_at_once_do_not_disturb_those_who_are_here() {
+    let Some(victim) = Victim::with(Broker::with().encrypted()) else { return };
+    let (plain, tls) = (victim.broker.mqtt(), victim.broker.tls());
+    let begun = Instant::now();
+    let times = again_and_again(2, move |_, luck| {
+        let address = if luck.below(2) == 0 { plain } else { tls };
+        let _ = abrupt(address);
+    });
+    println!("{:.0} connections per second", times as f64 / begun.elapsed().as_secs_f64());
+    victim.wait_for("thalweg_lobby_waiting", |waiting| waiting == 0);
+    victim.is_unharmed("connections given up", 48 << 10);
+}
+
+#[test]
+fn sessions_left_behind_are_bounded_and_end() {
+    let options = Broker::with().set("session.count_max", "3000").set("session.expiry_max", "2s");
+    let Some(victim) = Victim::with(options) else { return };
+    let address = victim.broker.mqtt();
+    let (mut taken, mut refused) = (0, 0);
+    for number in 0..5000 {
+        let session = Connect::new(V5, format!("left{number}")).with(property::four(property::SESSION_EXPIRY, 1000));
+        let mut stream = abrupt(address).expect("it accepts");
+        let filter = format!("left/{}", number % 10);
+        stream.write_all(&[session.bytes(), subscribe(V5, 1, &[], &[(&filter, 1)])].concat()).expect("it reads");
+        let mut head = [0; 4];
+        stream.read_exact(&mut head).expect("it answers");
+        match head[3] {
+            0 => taken += 1,
+            0x97 => refused += 1,
+            other => panic!("{other:#04x}"),
+        }
+    }
+    let most = victim.figure("thalweg_sessions");
+    println!("{taken} sessions were taken, {refused} refused; {most} are there");
+    assert!(most <= 3002, "{most}");
+    victim.wait_for("thalweg_sessions", |sessions| sessions == 2);
+    victim.wait_for("thalweg_subscriptions", |count| count == 1);
+    victim.is_unharmed("sessions left behind", 64 << 10);
+}
