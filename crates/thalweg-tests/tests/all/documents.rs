@@ -1,6 +1,6 @@
 //! What documents say about the code is true: files, functions and span names in the follow-a-publish tables, and links.
 //!
-//! Sources are read as text: this program knows the house from outside only.
+//! Sources are read as text, so that a document is compared with what a reader would find there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -118,6 +118,23 @@ fn settings_and_metrics_named_in_documents_exist() {
         }
     }
     assert!(named > 50, "only {named} names were found: the search for them is broken");
+}
+
+#[test]
+fn instruction_counts_on_the_front_page_are_those_that_were_committed() {
+    let results = read("bench-results/instructions.toml");
+    let counts = results.lines().filter_map(|line| line.split_once(" = "));
+    let mut told = 0;
+    for row in read("README.md").lines().filter(|line| line.starts_with("| `")) {
+        let Some(name) = in_backticks(row).next() else { continue };
+        let Some((_, count)) = counts.clone().find(|(known, _)| *known == name) else { continue };
+        let count: f64 = count.parse().expect("a count is a number");
+        let shown = row.trim_end_matches(['|', ' ']).rsplit(' ').next().and_then(|cell| cell.parse::<f64>().ok());
+        let shown = shown.unwrap_or_else(|| panic!("README.md: {name} has no figure"));
+        assert!((shown / count - 1.0).abs() < 0.05, "README.md says {shown} for {name}, and it is {count}");
+        told += 1;
+    }
+    assert!(told >= 5, "README.md tells only {told} counts");
 }
 
 /// Whether some code looks like a setting: a known first level, a dot, small letters; and is not the name of a file.
