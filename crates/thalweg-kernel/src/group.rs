@@ -142,7 +142,7 @@ impl Kernel {
     pub(crate) fn leave_group<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.groups.retain(|group| *group != index);
-            // What it was given already is its own now. [MQTT-3.10.4-3] The group's number may name another group later.
+            // What it was given already is its own now. The group's number may name another group later.
             let sent = session.window.iter_mut().filter_map(|(_, slot)| match &mut slot.state {
                 SlotState::ExpectSettle(entry) => Some(entry),
                 _ => None,

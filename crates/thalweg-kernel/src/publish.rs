@@ -223,7 +223,7 @@ impl Kernel {
         let reliability = receiver.reliability.min(draft.reliability);
         if reliability == Reliability::AtMostOnce {
             let Some(session) = self.sessions.get_mut(receiver.session) else { return };
-            // What waited while the session was away must not be overtaken. [MQTT-4.6.0-6]
+            // What waited while the session was away must not be overtaken.
             let waits = self.limits.queue_at_most_once_offline && !session.waiting.is_empty();
             if let Some(link) = session.link
                 && !waits

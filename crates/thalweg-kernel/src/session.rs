@@ -398,7 +398,6 @@ impl Kernel {
     }
 
     /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
-    /// [MQTT-3.3.4-9]
     pub(crate) fn repeat<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         while let Some(session) = self.sessions.get_mut(id)
             && (session.window.len() as usize).saturating_sub(session.repeats.len())
