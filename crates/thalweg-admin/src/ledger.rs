@@ -37,6 +37,7 @@ struct Publishes {
     repeated: u64,
     forwarded: u64,
     arrived: u64,
+    unaccounted: i64,
 }
 
 /// What went out, waits, or is lost.
@@ -80,7 +81,7 @@ impl Books {
             publishes: Publishes {
                 received: ledger.received,
                 received_bytes: ledger.received_bytes,
-                by_the_broker: ends.saturating_sub(ledger.received),
+                by_the_broker: ledger.own,
                 matched: ledger.matched,
                 unmatched: ledger.unmatched,
                 refused: ledger.refused,
@@ -88,6 +89,7 @@ impl Books {
                 repeated: ledger.repeated,
                 forwarded: ledger.forwarded,
                 arrived: ledger.arrived,
+                unaccounted: (ledger.received + ledger.own).wrapping_sub(ends) as i64,
             },
             copies: Copies {
                 routed: ledger.routed,
@@ -112,6 +114,7 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
     let Ledger {
         received,
         received_bytes,
+        own,
         matched,
         unmatched,
         refused,
@@ -129,6 +132,7 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
     } = ledger;
     sum.received += received;
     sum.received_bytes += received_bytes;
+    sum.own += own;
     sum.matched += matched;
     sum.unmatched += unmatched;
     sum.refused += refused;

@@ -71,7 +71,7 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> 
         let publisher = publisher.as_deref().filter(|client| inside.kernel.session_view(client).is_some());
         Part {
             shard: inside.shard,
-            may_publish: publisher.map(|client| !is_denied(&inside.kernel.explain(&address, Some(client)), client)),
+            may_publish: publisher.map(|client| !inside.kernel.explain(&address, Some(client)).denied),
             explained,
             levels_max: inside.kernel.limits().levels_max,
             stages: inside.stages.clone(),
@@ -83,11 +83,6 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> 
     }
     let keeper = home(&topic, asker.observer().shard_count() as u16).0;
     Ok(Json(trace(topic, from, &said.answers, keeper, said.silent)))
-}
-
-/// The kernel says so by naming the publisher itself as the only one concerned.
-fn is_denied(explained: &Explained, publisher: &str) -> bool {
-    matches!(&explained.receivers[..], [(client, what)] if **client == *publisher && what.contains("may not publish"))
 }
 
 fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shards_silent: usize) -> Trace {
@@ -197,6 +192,7 @@ mod tests {
     fn part(shard: u16, receivers: usize, may_publish: Option<bool>) -> Part {
         let receiver = |n| (format!("client-{n}").into(), "delivered at once".to_owned());
         let explained = Explained {
+            denied: false,
             receivers: (0..receivers).map(receiver).collect(),
             groups: Vec::new(),
             shards: Vec::new(),

@@ -7,7 +7,7 @@ use thalweg_model::{Filter, FilterError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Permission {
-    /// Publish to an address (MQTT rule files say `write`).
+    /// Publish to an address (rule files often say `write`).
     Publish = 1,
     /// Subscribe to a filter (`subscribe`).
     Subscribe = 2,

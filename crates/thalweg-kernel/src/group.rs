@@ -135,6 +135,7 @@ impl Kernel {
         let session = self.sessions.get_mut(id)?;
         session.subscriptions.push(Held { filter: wish.filter.into(), group: index });
         session.groups.push(index);
+        self.subscriptions += 1;
         pending.answers_missing += self.tell_membership(index, question, fx);
         Some(true)
     }
@@ -168,6 +169,7 @@ impl Kernel {
         let (key, filter) = (group.key.clone(), group.filter.clone());
         let (count, bytes) = (group.waiting.len(), group.waiting_bytes);
         self.ledger.drop_many(DropReason::GroupEnded, count);
+        self.waiting -= count;
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
         self.group_by_key.remove(&key);
@@ -310,6 +312,7 @@ impl Kernel {
             group.waiting_bytes += bytes;
             group.waiting.push_back(waiting);
             self.bytes_held += bytes;
+            self.waiting += 1;
             // The last online member may have left while the message was on its way here.
             self.hand_to_other_shard(index, fx);
         }
@@ -395,6 +398,7 @@ impl Kernel {
             let Some(waiting) = group.waiting.pop_front() else { return };
             let bytes = waiting.message.bytes();
             group.waiting_bytes -= bytes;
+            self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if waiting.message.expires() <= now {
                 self.ledger.expired += 1;
@@ -405,6 +409,7 @@ impl Kernel {
                     group.waiting_bytes += bytes;
                     group.waiting.push_front(waiting);
                     self.bytes_held += bytes;
+                    self.waiting += 1;
                 }
                 self.hand_to_other_shard(index, fx);
                 return;
@@ -422,6 +427,7 @@ impl Kernel {
         let Some(group) = self.group_mut(index) else { return };
         let (key, waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
         group.waiting_bytes = 0;
+        self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         for waiting in waiting {
             // The other shard routes and books it anew.
@@ -458,6 +464,7 @@ impl Kernel {
             if let SlotState::ExpectSettle(mut entry) = slot.state {
                 entry.redelivered = true;
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                self.unsettled -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 entries.push(entry);
             }
@@ -467,6 +474,7 @@ impl Kernel {
                 session.waiting.push_back(entry);
             } else {
                 session.waiting_bytes -= entry.message.bytes();
+                self.waiting -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 entries.push(entry);
             }
@@ -484,6 +492,7 @@ impl Kernel {
                     group.waiting_bytes += bytes;
                     group.waiting.push_front(Waiting { message: entry.message, redelivered: entry.redelivered });
                     self.bytes_held += bytes;
+                    self.waiting += 1;
                     if !touched.contains(&entry.group) {
                         touched.push(entry.group);
                     }
@@ -546,6 +555,7 @@ impl Kernel {
         {
             slot.state = SlotState::Moved;
             session.group_in_flight = session.group_in_flight.saturating_sub(1);
+            self.unsettled -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
         }
         match (member, shard) {

@@ -83,6 +83,8 @@ pub struct Explained {
     pub groups: Vec<(Arc<str>, String)>,
     /// Other shards that have receivers.
     pub shards: Vec<u16>,
+    /// The publisher may not publish there: nobody would receive anything.
+    pub denied: bool,
     /// Whether a last value is kept on this shard.
     pub has_last_value: bool,
 }
@@ -207,38 +209,33 @@ impl Kernel {
             receivers: receivers.collect(),
             groups: groups.collect(),
             shards: route.shards.clone(),
+            denied: false,
             has_last_value: self.last_values.get(address, Time::ZERO).is_some(),
         };
         if let Some(session) =
             publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id))
             && !session.access.allows(Permission::Publish, address)
         {
+            explained.denied = true;
             explained.receivers = vec![(session.client.clone(), "the publisher may not publish there".into())];
             explained.groups.clear();
         }
         explained
     }
 
-    /// Totals right now.
+    /// Totals right now, without looking at each session.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals {
+        Totals {
             sessions_online: self.online,
             sessions: self.sessions.len(),
+            subscriptions: self.subscriptions,
             retained: self.last_values.count(),
             retained_bytes: self.last_values.bytes(),
+            waiting: self.waiting,
+            in_flight: self.unsettled,
             queued_bytes: self.bytes_held,
-            ..Totals::default()
-        };
-        for (_, session) in self.sessions.iter() {
-            totals.subscriptions += session.subscriptions.len();
-            totals.waiting += session.waiting.len();
-            totals.in_flight += session.window.len() as usize;
+            groups: self.groups.iter().flatten().count(),
         }
-        for group in self.groups.iter().flatten() {
-            totals.groups += 1;
-            totals.waiting += group.waiting.len();
-        }
-        totals
     }
 }
 

@@ -45,6 +45,12 @@ pub struct Kernel {
     /// Sessions thrown out for a full queue, whose wills are still to be published.
     pub(crate) overflowed: Vec<SessionId>,
     pub(crate) bytes_held: usize,
+    /// Copies that wait in sessions and groups.
+    pub(crate) waiting: usize,
+    /// Copies sent and not settled, over all sessions.
+    pub(crate) unsettled: usize,
+    /// Subscriptions of all sessions.
+    pub(crate) subscriptions: usize,
     pub(crate) pressure: Pressure,
     pub(crate) ledger: Ledger,
     random: u64,
@@ -77,6 +83,9 @@ impl Kernel {
             backlog: Vec::new(),
             overflowed: Vec::new(),
             bytes_held: 0,
+            waiting: 0,
+            unsettled: 0,
+            subscriptions: 0,
             pressure: Pressure::None,
             ledger: Ledger::default(),
             random: seed | 1,

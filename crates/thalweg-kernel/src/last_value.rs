@@ -1,4 +1,4 @@
-//! The last message of each address: MQTT's retained messages, later CoAP representations and XMPP items.
+//! The last message of each address: what protocols call retained messages, representations or items.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -234,7 +234,7 @@ fn literal_part(filter: &Filter) -> (Option<&str>, Option<&str>) {
         None => (Some(text), None),
         Some(at) => {
             let prefix = &text[..at];
-            // `a/#` matches `a` too [MQTT-4.7.1.2]; in byte order `a!` lies between `a` and `a/`.
+            // `a/#` matches `a` too (`Many` also matches no level); in byte order `a!` lies between `a` and `a/`.
             let parent = if text[at..].starts_with('#') { prefix.strip_suffix('/') } else { None };
             (parent, Some(prefix))
         }

@@ -1,7 +1,7 @@
 //! The books: every message is accounted for.
 //!
-//! Per copy: `routed = delivered + waiting + in flight + expired + dropped`. Per publish: `received = matched +
-//! unmatched + refused`. A copy counts as delivered when an at-most-once copy is in its receiver's output, or when the
+//! Per copy: `routed = delivered + waiting + in flight + expired + dropped`. Per publish: `received + own = matched +
+//! unmatched + refused + repeated`. A copy counts as delivered when an at-most-once copy is in its receiver's output, or when the
 //! receiver settled it.
 
 /// Why a copy was dropped.
@@ -65,6 +65,8 @@ pub struct Ledger {
     pub received: u64,
     /// Bytes of their payloads.
     pub received_bytes: u64,
+    /// Publishes of the broker's own: wills, figures, what operators publish.
+    pub own: u64,
     /// Publishes that at least one sink of this process wanted.
     pub matched: u64,
     /// Publishes nobody wanted.

@@ -103,9 +103,10 @@ impl Kernel {
     }
 
     /// Publishes for the broker itself: no access rules, no ledger entry as received.
-    pub fn publish_own<E: Effects>(&mut self, draft: Draft<'_>, now: Time, fx: &mut E) {
+    pub fn publish_own<E: Effects>(&mut self, draft: Draft<'_>, now: Time, fx: &mut E) -> Outcome {
+        self.ledger.own += 1;
         let route = self.route(draft.address);
-        self.spread(None, &route, draft, now, fx);
+        self.spread(None, &route, draft, now, fx)
     }
 
     #[inline]
@@ -349,6 +350,7 @@ impl Kernel {
                     {
                         let bytes = oldest.message.bytes();
                         session.waiting_bytes -= bytes;
+                        self.waiting -= 1;
                         self.bytes_held = self.bytes_held.saturating_sub(bytes);
                         session.dropped += 1;
                         self.ledger.drop(DropReason::QueueFull);
@@ -369,6 +371,7 @@ impl Kernel {
         if let Some(session) = self.sessions.get_mut(id) {
             session.waiting_bytes += bytes;
             self.bytes_held += bytes;
+            self.waiting += 1;
             session.waiting.push_back(entry);
         }
     }
@@ -400,6 +403,7 @@ impl Kernel {
                     self.timers.set(due, id, TimerKind::GroupSettle);
                 }
                 self.bytes_held += bytes;
+                self.unsettled += 1;
                 self.ledger.redelivered += u64::from(redelivered);
             }
             Sent::Full => {
@@ -407,6 +411,7 @@ impl Kernel {
                 if let Some(entry) = session.window.undo(tag) {
                     session.waiting_bytes += bytes;
                     self.bytes_held += bytes;
+                    self.waiting += 1;
                     session.waiting.push_front(entry);
                 }
             }

@@ -126,6 +126,9 @@ impl Kernel {
         let mut budget = 4;
         loop {
             while let Some(message) = scan.ready.pop_front() {
+                if self.is_outdated(&message, now) {
+                    continue;
+                }
                 if let Err(message) = self.send_last_value(id, message, scan.reliability, scan.id, now, fx) {
                     scan.ready.push_front(message);
                     return Progress::Blocked;
@@ -149,6 +152,13 @@ impl Kernel {
                 scan.cursor = ScanCursor::default();
             }
         }
+    }
+
+    /// Whether a value of this shard has been replaced since it was found. The subscriber has got the newer one live, and
+    /// must not get the older one after it. (A value of another shard may be outdated by the time it takes to come.)
+    fn is_outdated(&self, message: &Message, now: Time) -> bool {
+        home(message.address(), self.shards) == self.shard
+            && !self.last_values.get(message.address(), now).is_some_and(|value| value.is_same(message))
     }
 
     /// Takes some matching values of this shard; true when there are no more.

@@ -411,6 +411,7 @@ impl Kernel {
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, now)) == Sent::TooLarge {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                self.unsettled -= 1;
                 session.window.remove(tag);
                 session.dropped += 1;
                 self.ledger.drop(DropReason::TooLarge);
@@ -516,6 +517,7 @@ impl Kernel {
             ticket: 0,
             native: None,
         };
+        self.ledger.own += 1;
         self.publish_unheld(id, draft, now, fx);
     }
 
@@ -534,8 +536,10 @@ impl Kernel {
         }
         self.by_client.remove(&session.client);
         let mut lost = session.waiting.len();
+        self.waiting -= lost;
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state {
+                self.unsettled -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 lost += 1;
             }

@@ -66,6 +66,7 @@ impl Kernel {
 
     fn book_settled(&mut self, id: SessionId, entry: &Entry, delivered: bool) {
         self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+        self.unsettled -= 1;
         // A rejected copy reached its receiver, too: the refusal is the receiver's own.
         self.ledger.delivered += 1;
         self.ledger.delivered_bytes += entry.message.payload().len() as u64;
@@ -94,6 +95,7 @@ impl Kernel {
             let Some(entry) = session.waiting.pop_front() else { break };
             let bytes = entry.message.bytes();
             session.waiting_bytes -= bytes;
+            self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if entry.message.expires() <= now {
                 self.ledger.expired += 1;
@@ -126,6 +128,7 @@ impl Kernel {
             keep
         });
         let expired = before.0 - session.waiting.len();
+        self.waiting -= expired;
         self.ledger.expired += expired as u64;
         self.bytes_held = self.bytes_held.saturating_sub(before.1 - session.waiting_bytes);
     }

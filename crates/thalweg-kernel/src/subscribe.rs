@@ -153,7 +153,7 @@ impl Kernel {
         pending: &mut PendingSubscribe,
         fx: &mut E,
     ) -> Option<bool> {
-        let flags = u8::from(wish.no_local) * NO_LOCAL | u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED;
+        let flags = (u8::from(wish.no_local) * NO_LOCAL) | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED);
         let sink = Sink { target: id.0, id: wish.id, kind: SinkKind::Session, reliability, flags };
         if self.holds(id, wish.filter) {
             self.routes.update(wish.filter, |old| {
@@ -173,6 +173,7 @@ impl Kernel {
             return None;
         }
         session.subscriptions.push(Held { filter: wish.filter.into(), group: NO_GROUP });
+        self.subscriptions += 1;
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
@@ -250,6 +251,7 @@ impl Kernel {
     }
 
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
+        self.subscriptions -= 1;
         if held.group != NO_GROUP {
             self.leave_group(id, held.group, now, fx);
             return;

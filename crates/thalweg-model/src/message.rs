@@ -88,6 +88,11 @@ impl Message {
         }))
     }
 
+    /// Whether both are the same message, not just equal ones.
+    pub fn is_same(&self, other: &Message) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The canonical address.
     pub fn address(&self) -> &str {
         // Only `new` writes these bytes, from a &str; from_utf8 cannot fail.

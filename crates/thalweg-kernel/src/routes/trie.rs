@@ -123,7 +123,7 @@ impl<S: Copy> Trie<S> {
         if self.filters == 0 {
             return 1;
         }
-        // A filter that begins with a wildcard does not match `$` addresses [MQTT-4.7.2-1].
+        // A filter that begins with a wildcard does not match `$` addresses.
         let reserved = address.starts_with('$');
         if !reserved {
             root.many.as_slice().iter().for_each(&mut *f);
