@@ -150,6 +150,8 @@ pub struct ClientSide {
     /// Inbound QoS 1 and 2 publishes that are not settled yet.
     unsettled: u16,
     offer: ServerOffer,
+    /// CONNECT asked for a new session, so there is none to be present.
+    clean_start: bool,
     /// Our QoS 1 and 2 publishes that are not settled yet.
     in_flight: u16,
     inbound: InboundAliases,
@@ -177,6 +179,7 @@ impl ClientSide {
             receive_max: u16::MAX,
             unsettled: 0,
             offer: ServerOffer::default(),
+            clean_start: false,
             in_flight: 0,
             inbound: InboundAliases::default(),
             outbound: OutboundAliases::default(),
@@ -226,6 +229,9 @@ impl ClientSide {
             return Err(PeerFault::FLAGS);
         }
         let (values, properties) = connack::decode(frame.body, self.version.is_v5())?;
+        if values.session_present && self.clean_start {
+            return Err(PeerFault::SESSION_UNKNOWN);
+        }
         if values.reason.is_error() {
             self.state = State::Closed;
         } else {
@@ -340,6 +346,7 @@ impl ClientSide {
     pub fn connect(&mut self, c: &ConnectOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         connect::encode(c, out)?;
         self.version = c.version;
+        self.clean_start = c.clean_start;
         self.state = State::ExpectConnack;
         self.receive_max = c.receive_max.max(1);
         self.packet_bytes_max = c.packet_bytes_max.unwrap_or(u32::MAX).min(self.packet_bytes_max);

@@ -88,6 +88,7 @@ faults! {
 
     // CONNACK.
     EXPECTED_CONNACK: ProtocolError "MQTT-3.2.0-1" "the server sent something before CONNACK";
+    SESSION_UNKNOWN: ProtocolError "MQTT-3.2.2-4" "CONNACK says that a session is present, but the client began a new one";
     SECOND_CONNACK: ProtocolError "MQTT-3.2.0-2" "CONNACK was sent a second time";
     CONNACK_FLAGS: MalformedPacket "MQTT-3.2.2-1" "reserved acknowledge flags of CONNACK are set";
     SESSION_PRESENT_WITH_ERROR: ProtocolError "MQTT-3.2.2-6" "CONNACK reports a failure and a session";

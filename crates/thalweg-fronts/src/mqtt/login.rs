@@ -76,8 +76,13 @@ impl MqttFront {
                         MqttFront::say(links, id, ReasonCode::ContinueAuthentication, Some(&data));
                     }
                     LoginAnswer::Refused(refusal) => {
+                        // DISCONNECT has no code for a wrong password (MQTT 5 §3.14.2.1).
+                        let reason = match reason_of(refusal) {
+                            ReasonCode::BadUserNameOrPassword => ReasonCode::NotAuthorized,
+                            reason => reason,
+                        };
                         links.write(id, |Front::Mqtt(front), out| {
-                            front.machine.disconnect(reason_of(refusal), &DisconnectProps::default(), out);
+                            front.machine.disconnect(reason, &DisconnectProps::default(), out);
                         });
                         MqttFront::end(links, id, Closing::Lost, None, now, kernel);
                     }

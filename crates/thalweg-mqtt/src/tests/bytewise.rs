@@ -47,7 +47,7 @@ fn client_hears(connect: &[u8], input: &[u8], bytewise: bool) -> (Vec<String>, R
     (heard, left)
 }
 
-/// [MQTT-4.2.0-1] [MQTT-6.0.0-2] [MQTT3-4.2.0-1]
+/// [MQTT-4.2.0-1] [MQTT-6.0.0-2] [MQTT3-7.1.1-1]
 #[test]
 fn one_byte_at_a_time_says_the_same_as_all_at_once() {
     for (name, text) in transcripts::ALL {
