@@ -103,7 +103,7 @@ impl Door {
                     (LoginAnswer::Continue { data: server_first.into() }, None)
                 }
                 Err(error) => {
-                    tracing::info!(%client, %error, "login refused: the peer's SCRAM message is at fault");
+                    tracing::debug!(%client, %error, "login refused: the peer's SCRAM message is at fault");
                     (LoginAnswer::Refused(LoginRefusal::NotAuthorized), None)
                 }
             };
@@ -114,7 +114,7 @@ impl Door {
         match expect.last(data) {
             Ok(proven) => answer_of(vault.login_proven(&proven.user), client, Some(proven.server_final.into())),
             Err(error) => {
-                tracing::info!(%client, %error, "login refused: the peer's proof is wrong");
+                tracing::debug!(%client, %error, "login refused: the peer's proof is wrong");
                 (LoginAnswer::Refused(LoginRefusal::BadUserOrPassword), None)
             }
         }
@@ -137,7 +137,7 @@ fn answer_of(verdict: Result<Login, Refusal>, client: &str, data: Option<Box<[u8
             (LoginAnswer::Allowed { user, access, expires: ends, data }, ends)
         }
         Err(refusal) => {
-            tracing::info!(%client, why = %refusal, "login refused");
+            tracing::debug!(%client, why = %refusal, "login refused");
             let why = match refusal.reason {
                 RefusalReason::BadUserOrPassword => LoginRefusal::BadUserOrPassword,
                 RefusalReason::NotAuthorized | RefusalReason::Expired => LoginRefusal::NotAuthorized,

@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Takes over what may change while it runs: limits, access files, certificates, MQTT settings. Listeners that are
-    /// new are opened, those that are gone are closed; what needs a restart stays as it is. No connection is dropped. On
+    /// new or elsewhere are opened, those that are gone are closed; what needs a restart stays as it is. No connection is dropped. On
     /// an error everything stays as it was.
     pub fn reload(&mut self, config: Config) -> Result<(), Vec<StartError>> {
         let config = config.within_run_of(&self.config);
@@ -99,10 +99,10 @@ impl Server {
         let mut add = Vec::new();
         let mut errors = Vec::new();
         for (name, listener) in config.enabled_listeners() {
-            let is_open = self.config.listeners.get(name).is_some_and(|old| old.enabled);
+            let open = self.config.listeners.get(name).filter(|old| old.enabled);
             match settings::listener_spec(&config, name, listener) {
                 Err(what) => errors.push(StartError(format!("listener {name}: {what}"))),
-                Ok(spec) if is_open => change.push(spec),
+                Ok(spec) if open.is_some_and(|old| old.bind == listener.bind) => change.push(spec),
                 Ok(spec) => match Listener::bind(spec) {
                     Ok(bound) => add.push(bound),
                     Err(fault) => errors.push(StartError(fault.to_string())),

@@ -53,7 +53,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("thalweg-bench", &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-client"]),
-    ("thalweg-tests", &["thalweg-model", "thalweg-wire", "WIRES"]),
+    // Everything may be tested from outside and from within.
+    (
+        "thalweg-tests",
+        &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-kernel", "thalweg-fronts", "thalweg-server", "thalweg-admin"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -74,7 +74,7 @@ keys! {
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, or a Unix socket. The built-in \
          listener `websocket` starts as `ws`.";
-    listener bind: Bind, default "", Restart;
+    listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
          listeners: `mqtt` has 127.0.0.1:1883 and `websocket` 127.0.0.1:8083. Port 0 lets the system choose.";
     listener anonymous: Flag, default "local" none "local", NewConnections;

@@ -28,6 +28,11 @@ impl Shard {
         if link.holds_input() {
             return; // go_on() will queue it again.
         }
+        if self.waiting(id) > self.settings.links.output_max {
+            // It asks and does not listen: nothing more is read until it has taken the answers.
+            return self.hold(id);
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return };
         if std::mem::take(&mut connection.held) {
             self.drive_tail(id);
             return self.queue(id);
@@ -204,7 +209,7 @@ impl Shard {
         }
         if link.closing {
             if let Some(fault) = link.fault() {
-                tracing::info!(link = id.0, %fault, "closing");
+                tracing::debug!(link = id.0, %fault, "closing");
             }
             self.start_closing(id);
         }
@@ -385,11 +390,10 @@ impl Shard {
         let Some(link) = self.links.get_mut(id) else { return };
         if waiting == 0 {
             connection.slow = false;
-            if link.out.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES {
-                if !connection.fat {
-                    connection.fat = true;
-                    self.fat.push(id);
-                }
+            let is_fat = link.out.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES;
+            if is_fat && !connection.fat {
+                connection.fat = true;
+                self.fat.push(id);
             }
             if link.closing {
                 return self.close(id);
@@ -400,10 +404,18 @@ impl Shard {
             link.sent = 0;
         }
         if waiting <= low {
+            if connection.held {
+                // It may have been held because it did not take our answers.
+                connection.readable = true;
+            }
+            let held = connection.held;
             if connection.stalled_since.is_some() {
                 self.end_stall(id);
             }
             self.links.on_drained(id, self.now, &mut self.kernel);
+            if held {
+                self.queue(id);
+            }
         }
     }
 

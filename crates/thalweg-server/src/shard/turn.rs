@@ -32,6 +32,8 @@ pub(super) const READ_BYTES: usize = 256 << 10;
 const PASSES_MAX: usize = 8;
 /// Messages taken from the mailbox in one turn.
 const MAIL_MAX: usize = 4096;
+/// Connections taken from it in one turn: in a storm of connects those who are here are read in between.
+const ARRIVALS_MAX: usize = 64;
 /// How long a closing connection may take to send what is left.
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
 /// How often unused large buffers are given back.
@@ -189,6 +191,7 @@ impl Shard {
                 // Not empty after all: no sleep; the message is handled first.
                 Ok(mail) => {
                     self.sleeping.store(false, Ordering::SeqCst);
+                    self.now = clock::now();
                     self.on_mail(mail);
                 }
                 Err(mpsc::TryRecvError::Disconnected) => self.stopping = true,
@@ -217,10 +220,15 @@ impl Shard {
     }
 
     fn take_mail(&mut self) {
+        let mut arrivals = 0;
         for _ in 0..MAIL_MAX {
-            match self.mail.try_recv() {
-                Ok(mail) => self.on_mail(mail),
-                Err(_) => break,
+            let Ok(mail) = self.mail.try_recv() else { break };
+            arrivals += usize::from(matches!(mail, ToShard::Arrival(_)));
+            // Never earlier than the sender's time: what it sent must not seem to come from the future.
+            self.now = clock::now();
+            self.on_mail(mail);
+            if arrivals == ARRIVALS_MAX {
+                break;
             }
         }
     }

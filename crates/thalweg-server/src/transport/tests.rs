@@ -369,7 +369,7 @@ mod websocket_layer {
     }
 
     #[test]
-    fn the_upgrade_answers_with_the_key_of_the_specification_and_the_clients_first_known_sub_protocol() {
+    fn the_upgrade_answers_with_the_key_of_the_specification_and_the_best_sub_protocol_that_is_offered() {
         let Transport::Filtered(mut server) = ws_server() else { panic!("a filter") };
         let mut said = Vec::new();
         for byte in REQUEST.as_bytes().chunks(1) {
@@ -380,8 +380,9 @@ mod websocket_layer {
         let said = String::from_utf8(said).unwrap().to_lowercase();
         // RFC 6455 §1.3.
         assert!(said.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{said}");
-        assert!(said.contains("sec-websocket-protocol: mqttv3.1\r\n"), "{said}");
-        assert_eq!(server.sub_protocol(), Some("mqttv3.1"));
+        // [MQTT-6.0.0-4]: `mqtt` wins wherever it stands in the client's list.
+        assert!(said.contains("sec-websocket-protocol: mqtt\r\n"), "{said}");
+        assert_eq!(server.sub_protocol(), Some("mqtt"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::frames::{BINARY, CLOSE, End, FrameReader, write_close, write_frame};
 pub struct WebSocketSettings {
     /// Paths that may be upgraded, for instance `/mqtt`; empty means every path.
     pub paths: Vec<String>,
-    /// Sub-protocols that may be agreed; the first of the client's list that is here wins.
+    /// Sub-protocols that may be agreed, the best first.
     pub sub_protocols: Vec<String>,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
     pub request_bytes_max: usize,
@@ -265,9 +265,9 @@ fn judge_request(settings: &WebSocketSettings, received: &[u8]) -> Result<Option
     let mut response = create_response(&request)
         .map_err(|error| refuse(400, "Bad Request", &format!("not a valid WebSocket upgrade: {error}")))?;
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
-    let chosen = offered
-        .flat_map(|list| list.split(','))
-        .find_map(|name| settings.sub_protocols.iter().find(|known| *known == name.trim()));
+    let offered: Vec<&str> = offered.flat_map(|list| list.split(',')).map(str::trim).collect();
+    // In our order, not the client's: `mqtt` whenever it is offered. [MQTT-6.0.0-4]
+    let chosen = settings.sub_protocols.iter().find(|known| offered.contains(&known.as_str()));
     let Some((chosen, header)) = chosen.and_then(|name| Some((name, HeaderValue::from_str(name).ok()?))) else {
         let known = settings.sub_protocols.join("` or `");
         let words = format!("offer the sub-protocol `{known}` in Sec-WebSocket-Protocol");
