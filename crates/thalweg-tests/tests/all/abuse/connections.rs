@@ -57,7 +57,7 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
     }
     // What the allocator keeps it uses again: a second round needs no more.
     assert!(after[1] <= after[0] + (16 << 10), "{after:?} KiB after each round");
-    victim.is_unharmed("10,000 connections, twice", 160 << 10);
+    victim.assert_unharmed("10,000 connections, twice", 160 << 10);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_storm_of_connects_does_not_disturb_those_who_are_here() {
     }) * 20;
     println!("{:.0} connects per second", connects as f64 / begun.elapsed().as_secs_f64());
     victim.wait_for("thalweg_sessions", |sessions| sessions == 2);
-    victim.is_unharmed("connect storm", 64 << 10);
+    victim.assert_unharmed("connect storm", 64 << 10);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn connects_that_are_given_up_at_once_do_not_disturb_those_who_are_here() {
     });
     println!("{:.0} connections per second", times as f64 / begun.elapsed().as_secs_f64());
     victim.wait_for("thalweg_lobby_waiting", |waiting| waiting == 0);
-    victim.is_unharmed("connections given up", 48 << 10);
+    victim.assert_unharmed("connections given up", 48 << 10);
 }
 
 #[test]
@@ -114,5 +114,5 @@ fn sessions_left_behind_are_bounded_and_end() {
     assert!(most <= 3002, "{most}");
     victim.wait_for("thalweg_sessions", |sessions| sessions == 2);
     victim.wait_for("thalweg_subscriptions", |count| count == 1);
-    victim.is_unharmed("sessions left behind", 64 << 10);
+    victim.assert_unharmed("sessions left behind", 64 << 10);
 }

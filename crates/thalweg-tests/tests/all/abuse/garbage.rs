@@ -79,7 +79,7 @@ fn random_and_damaged_bytes_on_every_listener_harm_nobody() {
         }
     });
     println!("{times} connections with garbage");
-    victim.is_unharmed("random bytes", 24 << 10);
+    victim.assert_unharmed("random bytes", 24 << 10);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn who_sends_half_a_packet_or_drips_is_closed_in_time_and_stands_in_nobodys_way(
     assert!(streams.is_empty(), "{open} of {MANY} are still open");
     assert!(victim.figure("thalweg_lobby_turned_away_total") >= MANY as u64);
     victim.wait_for("thalweg_lobby_waiting", |waiting| waiting == 0);
-    victim.is_unharmed("slowloris", 16 << 10);
+    victim.assert_unharmed("slowloris", 16 << 10);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn half_packets_after_connect_wait_for_the_keep_alive_and_no_longer() {
         );
     }
     victim.wait_for("thalweg_sessions_online", |online| online == 2);
-    victim.is_unharmed("half packets", 16 << 10);
+    victim.assert_unharmed("half packets", 16 << 10);
 }
 
 #[test]
@@ -165,5 +165,5 @@ fn packets_up_to_the_limit_are_taken_and_larger_ones_cost_nothing() {
     assert!(growth < 48 << 10, "{growth} KiB");
     drop(held);
     victim.wait_for("thalweg_sessions_online", |online| online == 2);
-    victim.is_unharmed("huge packets", 48 << 10);
+    victim.assert_unharmed("huge packets", 48 << 10);
 }

@@ -71,7 +71,7 @@ impl Victim {
     }
 
     /// What must be true however the broker was treated. `growth_max` is in KiB.
-    fn is_unharmed(mut self, what: &str, growth_max: u64) {
+    fn assert_unharmed(mut self, what: &str, growth_max: u64) {
         let talker = Talker::tcp(self.broker.mqtt()).named("an ordinary client");
         talker.vanish();
         let growth = self.growth();

@@ -51,7 +51,7 @@ fn a_qos_0_flood_costs_receivers_that_do_not_read_and_nobody_else() {
     assert!(peak.0 < 80 << 10, "{} KiB", peak.0);
     assert!(victim.figure("thalweg_copies_dropped_total") > 0, "what they did not get is counted");
     drop(deaf);
-    victim.is_unharmed("QoS 0 flood with 20 deaf receivers", 80 << 10);
+    victim.assert_unharmed("QoS 0 flood with 20 deaf receivers", 80 << 10);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
     }
     println!("{count} messages had waited for one receiver");
     assert!((1000..=2000 + 1024).contains(&count), "{count}");
-    victim.is_unharmed("QoS 1 flood with 10 deaf receivers", 64 << 10);
+    victim.assert_unharmed("QoS 1 flood with 10 deaf receivers", 64 << 10);
 }
 
 /// Runs floods side by side and watches the broker's memory meanwhile: the largest growth in KiB, and what was sent.

@@ -105,10 +105,24 @@ fn strangers_are_shut_out_and_let_in_again() {
 fn what_needs_a_restart_stays_as_it_is() {
     let mut home = Home::new(&[]);
     let before = home.server.listening().to_vec();
-    home.reload(&["listeners.mqtt.bind=127.0.0.1:1", "shards=7", "listeners.mqtt.transport=ws"]);
+    home.reload(&["shards=7", "listeners.mqtt.transport=ws", "listeners.mqtt.backlog=7"]);
     assert_eq!(home.server.listening(), before);
     assert_eq!(home.observer().shard_count(), 2);
     home.client("still plain MQTT");
+}
+
+#[test]
+fn a_listener_moves_and_its_clients_stay() {
+    let mut home = Home::new(&[]);
+    let mut here = home.client("here");
+    here.subscribe("t", 1);
+    let before = home.address("mqtt");
+    home.reload(&["listeners.mqtt.bind=127.0.0.2:0"]);
+    let after = home.address("mqtt");
+    assert_eq!(after.ip().to_string(), "127.0.0.2");
+    assert_eq!(home.client("there").publish("t", "from the new place", 1), 0);
+    assert_eq!(here.message().text(), "from the new place");
+    wait_until("the old place is closed", || std::net::TcpStream::connect(before).is_err());
 }
 
 #[test]
