@@ -2,6 +2,7 @@
 //!
 //! *Knows:* the tree, cargo, and the programs that the tests need. *Must never know:* a crate of the broker; it looks at them
 //! from outside only. Start reading at [`Step`]: the list there is what `test` does, in order.
+#![forbid(unsafe_code)]
 
 mod docs;
 mod fuzz;
@@ -110,7 +111,7 @@ impl Step {
             Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
             Self::Sim => {
-                let mut program = Program::cargo(["test", "--workspace", "--exclude", "thalweg-tests", "simulation"]);
+                let mut program = Program::cargo(["test", "--package", "thalweg-fronts", "--test", "sim"]);
                 if let Some(seed) = &options.seed {
                     program = program.env("THALWEG_SIM_SEED", seed);
                 }

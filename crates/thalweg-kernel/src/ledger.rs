@@ -73,7 +73,7 @@ pub struct Ledger {
     pub unmatched: u64,
     /// Publishes refused by access rules or limits.
     pub refused: u64,
-    /// Last values refused by their home shard after their publisher was answered.
+    /// Messages that did not become last values because the store is full or switched off; they were delivered.
     pub retain_refused: u64,
     /// Exactly-once publishes that were repeated and not routed again.
     pub repeated: u64,

@@ -53,8 +53,6 @@ pub enum Outcome {
     Denied,
     /// The address is longer or deeper than it may be.
     BadAddress,
-    /// Last values are not kept here, or no more of them.
-    NoRetain,
 }
 
 /// The address a session published to last, so that publishing there again costs a comparison.
@@ -161,8 +159,8 @@ impl Kernel {
     ) -> Outcome {
         let mut kept: Option<Message> = None;
         if draft.retain != RetainOp::None && !self.retain(publisher, &draft, &mut kept, now, fx) {
-            self.ledger.refused += 1;
-            return Outcome::NoRetain;
+            // A full store costs the last value, not the message.
+            self.ledger.retain_refused += 1;
         }
         if route.is_empty() {
             self.ledger.unmatched += 1;

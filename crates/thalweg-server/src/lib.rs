@@ -3,6 +3,7 @@
 //! *Knows:* the operating system, and how to carry out the kernel's effects in batches. *Must never know:* what a packet
 //! means; that is the fronts' business. Start reading at [`Server::start`], then `shard/turn.rs` (the loop) and
 //! `shard/stream.rs` (reading and flushing).
+#![forbid(unsafe_code)]
 
 pub mod access;
 pub mod clock;

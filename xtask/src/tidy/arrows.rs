@@ -56,7 +56,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Everything may be tested from outside and from within.
     (
         "thalweg-tests",
-        &["thalweg-model", "thalweg-wire", "WIRES", "thalweg-kernel", "thalweg-fronts", "thalweg-server", "thalweg-admin"],
+        &[
+            "thalweg-model",
+            "thalweg-wire",
+            "WIRES",
+            "thalweg-kernel",
+            "thalweg-fronts",
+            "thalweg-server",
+            "thalweg-admin",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -73,7 +73,6 @@ impl MqttFront {
             Outcome::NoMatch => ReasonCode::NoMatchingSubscribers,
             Outcome::Denied => ReasonCode::NotAuthorized,
             Outcome::BadAddress => ReasonCode::TopicNameInvalid,
-            Outcome::NoRetain => ReasonCode::QuotaExceeded,
         };
         match qos {
             QoS::AtMostOnce => {}

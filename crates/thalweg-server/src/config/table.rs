@@ -298,10 +298,10 @@ keys! {
          until it fails, the one with fewest unacknowledged messages, or by publisher or topic so that order is \
          kept.";
     broker groups.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
-        "Most messages that wait for one shared subscription when no member can take them. Then `queue.overflow` \
-         decides.";
+        "Most messages that wait for one shared subscription when no member can take them. Further ones are dropped and \
+         counted.";
     broker groups.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
-        "Most bytes that wait for one shared subscription. Then `queue.overflow` decides.";
+        "Most bytes that wait for one shared subscription. Further messages are dropped and counted.";
     broker groups.settle_timeout: seconds(1, 7 * 86_400), default "30s" none "off", Now;
         "Time a member has to acknowledge a QoS 1 message of a shared subscription before another member gets it \
          too. Work that takes longer needs a longer time, or is done twice.";

@@ -3,6 +3,7 @@
 //! `cargo test -p thalweg-tests` builds the broker when needed. `THALWEG_BIN=path` uses that binary as it is.
 //! `THALWEG_TEST_BROKER=mosquitto` runs the same tests against Debian's mosquitto: an oracle for the tests themselves.
 //! `THALWEG_TEST_SET="shards=2"` adds settings to every broker.
+#![forbid(unsafe_code)]
 
 mod abuse;
 mod broker;
