@@ -19,7 +19,7 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
     let Some(victim) = Victim::with(Broker::with().set("limits.handshakes_max", "20000")) else { return };
     let address = victim.broker.mqtt();
     let mut after = Vec::new();
-    for round in 0..2 {
+    for round in 0..4 {
         let begun = Instant::now();
         let threads: Vec<_> = (0..2)
             .map(|half| {
@@ -55,9 +55,11 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
         victim.wait_for("thalweg_subscriptions", |count| count == 1);
         after.push(victim.growth());
     }
-    // What the allocator keeps it uses again: a second round needs no more.
-    assert!(after[1] <= after[0] + (16 << 10), "{after:?} KiB after each round");
-    victim.assert_unharmed("10,000 connections, twice", 160 << 10);
+    // What the allocator keeps it uses again: later rounds need no more than the first two.
+    let most = |rounds: &[u64]| rounds.iter().copied().max().unwrap_or(0);
+    let (first, later) = after.split_at(2);
+    assert!(most(later) <= most(first) + (16 << 10), "{after:?} KiB after each round");
+    victim.assert_unharmed("10,000 connections, four times", 160 << 10);
 }
 
 #[test]
