@@ -1,7 +1,7 @@
 //! The whole way of a message without its sockets, for `cargo xtask bench-instructions`: bytes in at one link, bytes out
 //! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
@@ -39,7 +39,7 @@ fn main() {
 struct Bench {
     kernel: Kernel,
     links: Links,
-    settings: Rc<MqttSettings>,
+    settings: Arc<MqttSettings>,
     dirty: Vec<LinkId>,
 }
 
@@ -89,7 +89,7 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
     let mut bench = Bench {
         kernel: Kernel::new(Limits::default(), ShardId(0), 1, 7),
         links: Links::new(LinksLimits::default()),
-        settings: Rc::new(MqttSettings::default()),
+        settings: Arc::new(MqttSettings::default()),
         dirty: Vec::new(),
     };
     let receivers: Vec<LinkId> = (0..receivers)

@@ -8,7 +8,6 @@ use crate::transport::proxy::{ProxyRule, ProxyVersions};
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
 use crate::transport::websocket::WebSocketSettings;
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_fronts::LinksLimits;
@@ -70,7 +69,7 @@ impl ShardSettings {
     /// A front for a connection of the listener of that name.
     pub(crate) fn front(&self, listener: &str, certified: bool, nonce: u64) -> MqttFront {
         let settings = self.listeners.get(listener);
-        let mqtt = settings.map(|settings| Rc::new((*settings.mqtt).clone())).unwrap_or_default();
+        let mqtt = settings.map(|settings| settings.mqtt.clone()).unwrap_or_default();
         let anonymous = settings.and_then(|settings| settings.anonymous.clone()).filter(|_| !certified);
         MqttFront::new(mqtt, nonce, anonymous)
     }

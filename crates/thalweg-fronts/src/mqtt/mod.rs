@@ -11,7 +11,7 @@ mod subscribe;
 use crate::link::{Front, Links, Step};
 use crate::probe::Mark;
 use connect::Opening;
-use std::rc::Rc;
+use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Kernel, LinkId};
 use thalweg_model::{Span, Time};
@@ -81,7 +81,7 @@ impl Default for MqttSettings {
 /// ```
 pub struct MqttFront {
     machine: ServerSide,
-    settings: Rc<MqttSettings>,
+    settings: Arc<MqttSettings>,
     state: State,
     /// Makes client identifiers that nobody else has.
     nonce: u64,
@@ -112,7 +112,7 @@ enum State {
 impl MqttFront {
     /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is
     /// what peers without credentials may do; `None` asks the server about everybody.
-    pub fn new(settings: Rc<MqttSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
+    pub fn new(settings: Arc<MqttSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
         MqttFront {
             machine: ServerSide::new(settings.limits.clone()),
             settings,

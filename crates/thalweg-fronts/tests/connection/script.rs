@@ -1,7 +1,7 @@
 //! Two connections that do whatever a string of bytes says: send nonsense or sense in pieces, stop reading, vanish, come
 //! back, while time goes by. Used by the seeded test beside it and by `fuzz/fuzz_targets/connection.rs`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, LoginAnswer, LoginRefusal, Stopped};
 use thalweg_kernel::access::Access;
@@ -79,7 +79,7 @@ const SENSE_5: [&[u8]; 16] = [
 pub struct Stage {
     kernel: Kernel,
     links: Links,
-    settings: Rc<MqttSettings>,
+    settings: Arc<MqttSettings>,
     now: Time,
     ends: [End; 2],
 }
@@ -117,7 +117,7 @@ impl Stage {
         Stage {
             kernel: Kernel::new(limits, ShardId(0), shards, 7),
             links: Links::new(outputs),
-            settings: Rc::new(MqttSettings { limits: server, ..MqttSettings::default() }),
+            settings: Arc::new(MqttSettings { limits: server, ..MqttSettings::default() }),
             now: Time::from_secs(1),
             ends: [End::default(), End::default()],
         }

@@ -2,7 +2,7 @@
 //! by itself: whoever owns a [`Net`] says which bytes and which messages move next.
 
 use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
@@ -81,7 +81,7 @@ pub struct Net {
     pub shards: Vec<Shard>,
     pub pipes: Vec<Pipe>,
     queues: Vec<VecDeque<ShardMessage>>,
-    settings: Rc<MqttSettings>,
+    settings: Arc<MqttSettings>,
     output_low: usize,
     nonce: u64,
 }
@@ -105,7 +105,7 @@ impl Net {
             shards: (0..shards).map(shard).collect(),
             pipes: Vec::new(),
             queues: (0..usize::from(shards) * usize::from(shards)).map(|_| VecDeque::new()).collect(),
-            settings: Rc::new(settings),
+            settings: Arc::new(settings),
             output_low: outputs.output_high / 2,
             nonce: 1,
         }

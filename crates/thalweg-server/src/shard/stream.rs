@@ -398,8 +398,8 @@ impl Shard {
             if link.closing {
                 return self.close(id);
             }
-        } else if link.sent > low {
-            // Keeps a buffer that never drains wholly from growing with what it has sent.
+        } else if link.sent > low && link.sent > link.out.len() / 2 {
+            // Keeps a buffer that never drains wholly from growing with what it has sent; moves less than was sent.
             link.out.drain(..link.sent);
             link.sent = 0;
         }
