@@ -151,7 +151,7 @@ def main():
                         results.setdefault(workload, {}).setdefault(name, []).append(result)
                     rate = result["msgs_per_s"] if result else 0
                     print(f"{run} {workload:26} {name:10} {rate:>12,.0f}/s", file=sys.stderr, flush=True)
-    print("| workload | " + " | ".join(brokers) + " |\n|---" * (1) + "|---" * len(brokers) + "|")
+    print("| workload | " + " | ".join(brokers) + " |\n|---" + "|---" * len(brokers) + "|")
     for workload in chosen:
         cells = [cell(results.get(workload, {}).get(name), "--rate" in WORKLOADS[workload]) for name in brokers]
         print(f"| {workload} | " + " | ".join(cells) + " |")
