@@ -10,6 +10,7 @@ mod broker;
 mod certificates;
 mod conformance;
 mod documents;
+mod examples;
 mod interop;
 mod serve;
 mod server;
