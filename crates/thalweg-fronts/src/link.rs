@@ -27,6 +27,11 @@ impl Default for LinksLimits {
     }
 }
 
+/// Outputs above this grow with care.
+const LARGE_BYTES: usize = 128 << 10;
+/// Bytes that a delivery's head takes at the most, beside its address, unless it has properties.
+const HEAD_BYTES: usize = 16;
+
 /// A protocol's side of a link.
 pub enum Front {
     /// MQTT of any version.
@@ -50,6 +55,18 @@ pub struct Link {
 }
 
 impl Link {
+    /// Makes room in a large output without doubling it: the limits count what waits, so what is sent should not stay
+    /// long beside it. Each byte is moved a few times at the most.
+    #[cold]
+    fn make_room(&mut self, needed: usize) {
+        if self.sent >= self.out.len() / 4 {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        } else {
+            self.out.reserve_exact(needed.max(self.out.len() / 4));
+        }
+    }
+
     /// Whether the peer has been let in.
     pub fn is_connected(&self) -> bool {
         let Front::Mqtt(front) = &self.front;
@@ -401,6 +418,10 @@ impl Links {
         if !room {
             self.congested.push(id);
             return Sent::Full;
+        }
+        let needed = delivery.payload.len() + delivery.address.len() + HEAD_BYTES;
+        if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
+            link.make_room(needed);
         }
         let before = link.out.len();
         let Front::Mqtt(front) = &mut link.front;

@@ -81,6 +81,19 @@ pub enum ShardMessage {
     },
 }
 
+impl ShardMessage {
+    /// Bytes of memory it holds, roughly, for whoever bounds what is under way.
+    pub fn bytes(&self) -> usize {
+        match self {
+            ShardMessage::Publish { message }
+            | ShardMessage::PublishToGroup { message, .. }
+            | ShardMessage::Retain { message } => message.bytes(),
+            ShardMessage::Found { messages, .. } => messages.iter().map(Message::bytes).sum(),
+            _ => size_of::<ShardMessage>(),
+        }
+    }
+}
+
 impl Kernel {
     /// Takes a message from another shard's kernel.
     pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {

@@ -12,7 +12,7 @@ mod wheel;
 use crate::observer::Ask;
 use crate::settings::ShardSettings;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use thalweg_fronts::LoginAnswer;
 use thalweg_kernel::{LinkId, Pressure, ShardId, ShardMessage};
@@ -30,8 +30,8 @@ pub(crate) enum ToShard {
     Arrival(Box<Arrival>),
     /// Who somebody is. The serial tells the connection from a later one with the same number.
     Login { link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time> },
-    /// What another shard's kernel says, in order.
-    Messages(ShardId, Vec<ShardMessage>),
+    /// What another shard's kernel says, in order, and the bytes it holds.
+    Messages(ShardId, Vec<ShardMessage>, usize),
     /// Somebody wants to look in.
     Ask(Ask),
     /// How short memory is, process-wide.
@@ -49,11 +49,33 @@ pub(crate) struct Mailbox {
     waker: Arc<mio::Waker>,
     /// The shard is about to sleep, or sleeps: it must be woken.
     sleeping: Arc<AtomicBool>,
+    /// Bytes of other shards' messages that are under way to it.
+    backlog: Arc<AtomicUsize>,
 }
+
+/// Bytes under way to a shard above which publishers that send it more are paused for a moment.
+const BACKLOG_BYTES_MAX: usize = 8 << 20;
 
 impl Mailbox {
     pub(crate) fn new(sender: mpsc::Sender<ToShard>, waker: Arc<mio::Waker>, sleeping: Arc<AtomicBool>) -> Self {
-        Mailbox { sender, waker, sleeping }
+        Mailbox { sender, waker, sleeping, backlog: Arc::default() }
+    }
+
+    /// Sends what this shard's kernel says.
+    pub(crate) fn hand_over(&self, from: ShardId, messages: Vec<ShardMessage>) {
+        let bytes = messages.iter().map(ShardMessage::bytes).sum();
+        self.backlog.fetch_add(bytes, Ordering::Relaxed);
+        self.tell(ToShard::Messages(from, messages, bytes));
+    }
+
+    /// The shard has taken so many bytes of messages.
+    pub(crate) fn taken(&self, bytes: usize) {
+        self.backlog.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the shard does not keep up with what it is sent.
+    pub(crate) fn is_full(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) > BACKLOG_BYTES_MAX
     }
 
     /// False if the shard has ended.

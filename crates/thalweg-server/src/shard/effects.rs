@@ -3,7 +3,7 @@
 //! The order is fixed: messages to other shards leave before anything is flushed, one batch per shard; questions about
 //! peers and ended links follow.
 
-use super::{Shard, ToShard};
+use super::Shard;
 use thalweg_kernel::ShardMessage;
 
 impl Shard {
@@ -25,7 +25,8 @@ impl Shard {
                 }
                 for (to, batch) in self.shards.iter().zip(batches) {
                     if !batch.is_empty() {
-                        to.tell(ToShard::Messages(self.id, batch));
+                        to.hand_over(self.id, batch);
+                        self.mail_full |= to.is_full();
                     }
                 }
             }

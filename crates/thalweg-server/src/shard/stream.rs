@@ -9,11 +9,14 @@ use crate::transport::Transport;
 use std::io::{self, Read, Write};
 use thalweg_fronts::{Mark, Stopped};
 use thalweg_kernel::LinkId;
+use thalweg_model::Span;
 
 /// One read in so many is measured.
 const SAMPLE_EVERY: u64 = 64;
 /// Output buffers above this are given back when unused.
 const FAT_BYTES: usize = 4 << 10;
+/// How long a publisher is paused for a shard that does not keep up.
+const MAIL_PAUSE: Span = Span::from_millis(1);
 /// Bytes a packet that does not fit the common buffer is read by at a time.
 const BIG_READ_BYTES: usize = 1 << 20;
 
@@ -165,6 +168,9 @@ impl Shard {
             used += driven.consumed;
             self.pace(id);
             self.carry_out();
+            if std::mem::take(&mut self.mail_full) {
+                self.wait_for_mail(id);
+            }
             match driven.stopped {
                 Stopped::FlushFirst => {
                     self.flush_dirty();
@@ -182,6 +188,15 @@ impl Shard {
         }
         self.after_drive(id, used);
         used
+    }
+
+    /// Pauses a publisher that sends another shard more than it keeps up with.
+    fn wait_for_mail(&mut self, id: LinkId) {
+        self.counts.paces += 1;
+        if let Some(link) = self.links.get_mut(id) {
+            let until = self.now + MAIL_PAUSE;
+            link.pause_until = Some(link.pause_until.map_or(until, |other| other.max(until)));
+        }
     }
 
     fn hold(&mut self, id: LinkId) {

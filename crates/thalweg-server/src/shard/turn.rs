@@ -76,6 +76,8 @@ pub(crate) struct Shard {
     /// Links that publishers wait for.
     pub(super) stalled: Vec<LinkId>,
     pub(super) fat: Vec<LinkId>,
+    /// Another shard does not keep up with what this one has just sent it.
+    pub(super) mail_full: bool,
     slim_at: Time,
     pub(super) buffer: Vec<u8>,
     pub(super) now: Time,
@@ -126,6 +128,7 @@ impl Shard {
             congested: Vec::new(),
             stalled: Vec::new(),
             fat: Vec::new(),
+            mail_full: false,
             slim_at: Time::ZERO,
             buffer: vec![0; READ_BYTES],
             now: clock::now(),
@@ -237,7 +240,8 @@ impl Shard {
         match mail {
             ToShard::Arrival(arrival) => self.on_arrival(*arrival),
             ToShard::Login { link, serial, answer, ends } => self.on_login(link, serial, answer, ends),
-            ToShard::Messages(from, messages) => {
+            ToShard::Messages(from, messages, bytes) => {
+                self.shards[self.id.0 as usize].taken(bytes);
                 for message in messages {
                     self.kernel.on_shard(from, message, self.now, &mut self.links);
                     // What other shards send is not paced, so it must not pile up here unsent.
