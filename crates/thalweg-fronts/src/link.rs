@@ -55,15 +55,16 @@ pub struct Link {
 }
 
 impl Link {
-    /// Makes room in a large output without doubling it: the limits count what waits, so what is sent should not stay
-    /// long beside it. Each byte is moved a few times at the most.
+    /// Makes room in a large output: in one step up to its limit, because each smaller step would leave a block behind
+    /// for the allocator to keep. The limits count what waits, so what is sent should not stay long beside it.
     #[cold]
-    fn make_room(&mut self, needed: usize) {
+    fn make_room(&mut self, needed: usize, output_max: usize) {
         if self.sent >= self.out.len() / 4 {
             self.out.drain(..self.sent);
             self.sent = 0;
         } else {
-            self.out.reserve_exact(needed.max(self.out.len() / 4));
+            let to_limit = output_max.saturating_sub(self.out.len() - self.sent);
+            self.out.reserve_exact(needed + to_limit.max(self.out.len() / 4));
         }
     }
 
@@ -421,7 +422,7 @@ impl Links {
         }
         let needed = delivery.payload.len() + delivery.address.len() + HEAD_BYTES;
         if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
-            link.make_room(needed);
+            link.make_room(needed, limits.output_max);
         }
         let before = link.out.len();
         let Front::Mqtt(front) = &mut link.front;

@@ -54,7 +54,7 @@ pub(crate) struct Mailbox {
 }
 
 /// Bytes under way to a shard above which publishers that send it more are paused for a moment.
-const BACKLOG_BYTES_MAX: usize = 8 << 20;
+const BACKLOG_BYTES_MAX: usize = 2 << 20;
 
 impl Mailbox {
     pub(crate) fn new(sender: mpsc::Sender<ToShard>, waker: Arc<mio::Waker>, sleeping: Arc<AtomicBool>) -> Self {
