@@ -1,0 +1,397 @@
+//! One thread that owns the log: it writes what all shards have for it in one go, and syncs once for all of them.
+//!
+//! While a sync runs, the next group gathers. So groups are small when the disk is idle and large when it is busy, without
+//! a timer or a tuned size. A frame is written even if nobody waits for its sync: then it survives the process at once,
+//! and the machine after the interval.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::log::{Batch, Fill, Log, LogError, Place};
+
+/// How long nothing must have been written before a mark says that the last frames are durable.
+const QUIET: Duration = Duration::from_millis(100);
+/// How often the fill is looked at, and a full log asked again.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How a committer works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommitterSettings {
+    /// When frames are synced that nobody waits for; never, if there is none.
+    pub lazy_interval: Option<Duration>,
+    /// How many bytes of payload one write takes at most; a single larger batch goes alone.
+    pub group_bytes_max: usize,
+    /// How many frames one write takes at most.
+    pub group_frames_max: usize,
+}
+
+impl Default for CommitterSettings {
+    fn default() -> Self {
+        Self { lazy_interval: Some(Duration::from_millis(50)), group_bytes_max: 4 << 20, group_frames_max: 16 << 10 }
+    }
+}
+
+/// Whether somebody waits for a batch to be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sync {
+    /// Yes: sync as soon as it is written.
+    Now,
+    /// No: sync with others, after the interval or never.
+    Lazy,
+}
+
+/// One batch of one shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Submission {
+    /// Whose it is.
+    pub shard: u16,
+    /// The shard's own number for it; they rise with every submission of the shard.
+    pub number: u64,
+    /// The records.
+    pub payload: Vec<u8>,
+    /// Whether somebody waits.
+    pub sync: Sync,
+}
+
+/// What became of submissions; told on the committer's thread.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// These of one shard are written: they survive the process, and not yet the machine. Their payloads may be taken
+    /// out for use again.
+    Written {
+        /// Whose they are.
+        shard: u16,
+        /// Number and place of each, in order.
+        written: &'a [(u64, Place)],
+        /// Their payloads' memory, empty.
+        spent: &'a mut Vec<Vec<u8>>,
+        /// True if the same group is synced now, so that [`Event::Durable`] follows at once.
+        sync_follows: bool,
+    },
+    /// Everything this shard submitted up to this number is durable.
+    Durable {
+        /// Whose they are.
+        shard: u16,
+        /// The last of them.
+        number: u64,
+    },
+    /// Writing failed for good. Nothing is written any more, and what was not durable never will be.
+    Failed(&'a LogError),
+    /// The log passed the point where new promises must be refused, or came back from it; or is full, or not any more.
+    Pressure(Fill),
+}
+
+/// The thread, and the way to stop it.
+pub struct Committer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Box<dyn Log>>>,
+}
+
+/// Where shards submit. Cheap to clone.
+#[derive(Clone)]
+pub struct CommitterHandle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    failed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Submission>,
+    is_asleep: bool,
+    is_stopping: bool,
+}
+
+impl Committer {
+    /// Starts the thread. `on_event` is called on it and must not wait.
+    pub fn start(
+        log: Box<dyn Log>,
+        settings: CommitterSettings,
+        on_event: impl FnMut(Event<'_>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::default()),
+            wake: Condvar::new(),
+            failed: AtomicBool::new(false),
+        });
+        let work = Work {
+            log,
+            settings,
+            on_event: Box::new(on_event),
+            shared: Arc::clone(&shared),
+            taken: VecDeque::new(),
+            shards: Vec::new(),
+            unsynced_since: None,
+            quiet_since: None,
+            looked: None,
+            fill: Fill::default(),
+            is_full: false,
+        };
+        let thread = thread::Builder::new().name("thalweg-commit".to_owned()).spawn(move || work.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Where to submit.
+    pub fn handle(&self) -> CommitterHandle {
+        CommitterHandle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Writes and syncs everything submitted, puts on record that it is durable, ends the thread and gives the log back.
+    /// What is submitted from now on is refused. A full log keeps it no longer than one last attempt.
+    pub fn stop(mut self) -> Option<Box<dyn Log>> {
+        self.shared.stop();
+        self.thread.take().and_then(|thread| thread.join().ok())
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was already printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl CommitterHandle {
+    /// Gives the committer a batch; false if it takes none any more, since it is stopping or writing failed.
+    pub fn submit(&self, submission: Submission) -> bool {
+        self.submit_all(std::iter::once(submission))
+    }
+
+    /// The same for several, with one locking and at most one waking.
+    pub fn submit_all(&self, submissions: impl IntoIterator<Item = Submission>) -> bool {
+        let mut queue = self.shared.queue();
+        if queue.is_stopping || self.has_failed() {
+            return false;
+        }
+        queue.waiting.extend(submissions);
+        let is_asleep = std::mem::take(&mut queue.is_asleep);
+        drop(queue);
+        if is_asleep {
+            self.shared.wake.notify_one();
+        }
+        true
+    }
+
+    /// True once [`Event::Failed`] was told.
+    pub fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Acquire)
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing panics while it holds the queue.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.queue().is_stopping = true;
+        self.wake.notify_all();
+    }
+}
+
+/// What the thread has.
+struct Work {
+    log: Box<dyn Log>,
+    settings: CommitterSettings,
+    on_event: Box<dyn FnMut(Event<'_>) + Send>,
+    shared: Arc<Shared>,
+    /// Taken from the queue and not written yet.
+    taken: VecDeque<Submission>,
+    /// What every shard is to be told; a handful, so that looking through them is quick.
+    shards: Vec<ShardNews>,
+    /// Since when something is written and not synced.
+    unsynced_since: Option<Instant>,
+    /// Since when nothing was written, while the last frames are durable and nothing on disk says so.
+    quiet_since: Option<Instant>,
+    looked: Option<Instant>,
+    fill: Fill,
+    is_full: bool,
+}
+
+struct ShardNews {
+    shard: u16,
+    written: Vec<(u64, Place)>,
+    spent: Vec<Vec<u8>>,
+    /// Its last number that is written and not durable yet.
+    unsynced: Option<u64>,
+}
+
+impl Work {
+    fn run(mut self) -> Box<dyn Log> {
+        loop {
+            let stopping = self.take();
+            match self.turn(stopping) {
+                Ok(()) if stopping && (self.taken.is_empty() || self.is_full) => break,
+                Ok(()) => {}
+                Err(error) => {
+                    self.shared.failed.store(true, Ordering::Release);
+                    self.shared.queue().waiting.clear();
+                    (self.on_event)(Event::Failed(&error));
+                    break;
+                }
+            }
+        }
+        self.log
+    }
+
+    /// Waits until there is something to do and takes what is queued; true if this is the end.
+    fn take(&mut self) -> bool {
+        let due = self.due();
+        let mut queue = self.shared.queue();
+        while queue.waiting.is_empty() && !queue.is_stopping && (self.taken.is_empty() || self.is_full) {
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            queue.is_asleep = true;
+            let wake = &self.shared.wake;
+            queue = match left {
+                None => wake.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => wake.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+            queue.is_asleep = false;
+        }
+        self.taken.extend(queue.waiting.drain(..));
+        queue.is_stopping
+    }
+
+    /// When the next thing has to be done that nobody asks for.
+    fn due(&self) -> Option<Instant> {
+        let sync = self.unsynced_since.zip(self.settings.lazy_interval).map(|(since, interval)| since + interval);
+        let mark = self.quiet_since.map(|since| since + QUIET);
+        let look = self.looked.filter(|_| self.is_full || self.fill.pressed).map(|looked| looked + LOOK);
+        [sync, mark, look].into_iter().flatten().min()
+    }
+
+    fn turn(&mut self, stopping: bool) -> Result<(), LogError> {
+        self.write_group()?;
+        let now = Instant::now();
+        let interval_is_over = self
+            .unsynced_since
+            .zip(self.settings.lazy_interval)
+            .is_some_and(|(since, interval)| now.duration_since(since) >= interval);
+        if interval_is_over || stopping {
+            self.sync()?;
+        }
+        let is_quiet = self.quiet_since.is_some_and(|since| now.duration_since(since) >= QUIET);
+        if self.taken.is_empty() && (is_quiet || stopping) {
+            self.quiet_since = None;
+            match self.log.mark() {
+                // It is of use, and not worth more than that.
+                Ok(()) | Err(LogError::Full(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.look(now);
+        Ok(())
+    }
+
+    /// Writes what was taken, as much as goes into one group, and syncs if somebody waits for it.
+    fn write_group(&mut self) -> Result<(), LogError> {
+        let count = self.group();
+        if count == 0 {
+            return Ok(());
+        }
+        let batches: Vec<Batch<'_>> = self
+            .taken
+            .iter()
+            .take(count)
+            .map(|submission| Batch { shard: submission.shard, payload: &submission.payload })
+            .collect();
+        let places = match self.log.append(&batches) {
+            Ok(places) => places,
+            Err(LogError::Full(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        self.is_full = places.len() < count;
+        if places.is_empty() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        self.unsynced_since.get_or_insert(now);
+        self.quiet_since = None;
+        let mut is_awaited = false;
+        let written = self.taken.drain(..places.len().min(count));
+        for (submission, place) in written.zip(places) {
+            is_awaited |= submission.sync == Sync::Now;
+            let news = news_of(&mut self.shards, submission.shard);
+            news.written.push((submission.number, place));
+            news.unsynced = Some(submission.number);
+            let mut payload = submission.payload;
+            payload.clear();
+            news.spent.push(payload);
+        }
+        for news in self.shards.iter_mut().filter(|news| !news.written.is_empty()) {
+            let ShardNews { shard, written, spent, .. } = news;
+            (self.on_event)(Event::Written { shard: *shard, written, spent, sync_follows: is_awaited });
+            written.clear();
+            spent.clear();
+        }
+        if is_awaited { self.sync() } else { Ok(()) }
+    }
+
+    /// How many of those taken go into one group.
+    fn group(&self) -> usize {
+        let mut bytes = 0usize;
+        let fits = |submission: &&Submission| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add(submission.payload.len().max(1));
+            is_first || bytes <= self.settings.group_bytes_max
+        };
+        self.taken.iter().take(self.settings.group_frames_max.max(1)).take_while(fits).count()
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        if self.unsynced_since.is_none() {
+            return Ok(());
+        }
+        self.log.commit()?;
+        self.unsynced_since = None;
+        self.quiet_since = Some(Instant::now());
+        for news in &mut self.shards {
+            if let Some(number) = news.unsynced.take() {
+                (self.on_event)(Event::Durable { shard: news.shard, number });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks how full the log is, now and then, and tells of a change.
+    fn look(&mut self, now: Instant) {
+        let is_time = self.looked.is_none_or(|looked| now.duration_since(looked) >= LOOK);
+        if !is_time && self.is_full == self.fill.full {
+            return;
+        }
+        self.looked = Some(now);
+        let mut fill = self.log.fill();
+        fill.full |= self.is_full;
+        fill.pressed |= self.is_full;
+        if (fill.pressed, fill.full) != (self.fill.pressed, self.fill.full) {
+            (self.on_event)(Event::Pressure(fill));
+        }
+        self.fill = fill;
+    }
+}
+
+fn news_of(shards: &mut Vec<ShardNews>, shard: u16) -> &mut ShardNews {
+    let at = match shards.iter().position(|news| news.shard == shard) {
+        Some(at) => at,
+        None => {
+            shards.push(ShardNews { shard, written: Vec::new(), spent: Vec::new(), unsynced: None });
+            shards.len() - 1
+        }
+    };
+    &mut shards[at]
+}
