@@ -300,8 +300,8 @@ impl State {
         let groups = self.groups.values().flat_map(|group| group.waiting.iter());
         let waiting = self.sessions.values().flat_map(|session| session.waiting.iter());
         let in_flight = self.sessions.values().flat_map(|session| session.window.values());
-        let in_flight = in_flight.filter(|slot| !slot.received).map(|slot| &slot.entry);
-        let entries = groups.chain(waiting).chain(in_flight).map(|entry| (entry.place, entry.len));
+        let in_flight = in_flight.filter(|slot| !slot.received).map(|slot| (slot.entry.place, slot.entry.len));
+        let entries = groups.chain(waiting).map(|entry| (entry.place, entry.len)).chain(in_flight);
         entries.chain(self.last_values.values().copied())
     }
 

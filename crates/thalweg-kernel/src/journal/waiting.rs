@@ -27,8 +27,8 @@ impl Waiting {
     }
 
     /// The entries, by rising serial.
-    pub fn iter(&self) -> impl Iterator<Item = &Stored> {
-        self.chunks.iter().flatten()
+    pub fn iter(&self) -> impl Iterator<Item = Stored> {
+        self.chunks.iter().flatten().cloned()
     }
 
     /// Takes the first out.
