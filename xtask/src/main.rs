@@ -4,6 +4,7 @@
 //! from outside only. Start reading at [`Step`]: the list there is what `test` does, in order.
 #![forbid(unsafe_code)]
 
+mod crash;
 mod docs;
 mod fuzz;
 mod instructions;
@@ -37,9 +38,11 @@ cargo xtask WORD
   fuzz [--seconds N] [TARGET]
                            each fuzz target for N seconds (60)
   sim [--seed N]           the simulation, with one seed or the usual ones
+  crash [--minutes N] [--seed S] [--power]
+                           a broker that is killed again and again (3 minutes, seed 1), or whose power is cut
 
-Options of test, integration and interop: --release runs the release binary instead of the dev one.
-THALWEG_TEST_BROKER=mosquitto runs integration and interop against mosquitto instead of Thalweg.
+Options of test, integration, interop and crash: --release runs the release binary instead of the dev one.
+THALWEG_TEST_BROKER=mosquitto runs integration, interop and crash against mosquitto instead of Thalweg.
 ";
 
 /// A part of `cargo xtask test` that also runs alone.
@@ -56,6 +59,7 @@ enum Step {
     BenchInstructions,
     Fuzz,
     Sim,
+    Crash,
 }
 
 impl Step {
@@ -73,7 +77,7 @@ impl Step {
     ];
 
     fn of(word: &str) -> Option<Self> {
-        let more = [Self::Fuzz, Self::Sim];
+        let more = [Self::Fuzz, Self::Sim, Self::Crash];
         Self::TEST.into_iter().chain(more).find(|step| step.word() == word)
     }
 
@@ -90,6 +94,7 @@ impl Step {
             Self::BenchInstructions => "bench-instructions",
             Self::Fuzz => "fuzz",
             Self::Sim => "sim",
+            Self::Crash => "crash",
         }
     }
 
@@ -106,10 +111,17 @@ impl Step {
             }
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
-            Self::Integration => options.tests("").outcome_of_tests(),
+            Self::Integration => match packages::for_faults() {
+                Ok(()) => options.tests("").outcome_of_tests(),
+                Err(why) => Outcome::failed(why),
+            },
             Self::Interop => interop(options),
             Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
+            Self::Crash => {
+                let harm = if options.power { crash::Harm::Power } else { crash::Harm::Kill };
+                crash::run(harm, options.minutes, options.seed.as_deref(), options.tests(""))
+            }
             Self::Sim => {
                 let mut program = Program::cargo(["test", "--package", "thalweg-fronts", "--test", "sim"]);
                 if let Some(seed) = &options.seed {
@@ -133,20 +145,25 @@ fn interop(options: &Options) -> Outcome {
 struct Options {
     bless: bool,
     release: bool,
+    power: bool,
     seconds: u32,
+    minutes: f64,
     seed: Option<String>,
     filter: Option<String>,
 }
 
 impl Options {
     fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { bless: false, release: false, seconds: 60, seed: None, filter: None };
+        let mut options =
+            Self { bless: false, release: false, power: false, seconds: 60, minutes: 3.0, seed: None, filter: None };
         let mut words = words;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 "--bless" => options.bless = true,
                 "--release" => options.release = true,
+                "--power" => options.power = true,
+                "--minutes" => options.minutes = value()?.parse().map_err(|error| format!("--minutes: {error}"))?,
                 "--seconds" => options.seconds = value()?.parse().map_err(|error| format!("--seconds: {error}"))?,
                 "--seed" => options.seed = Some(value()?),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
@@ -197,7 +214,7 @@ fn main() -> ExitCode {
         "test" => Step::TEST.to_vec(),
         word => match Step::of(word) {
             // The tests need a broker that is not stale; alone they build it first.
-            Some(step @ (Step::Integration | Step::Interop)) if !oracle() => vec![Step::Build, step],
+            Some(step @ (Step::Integration | Step::Interop | Step::Crash)) if !oracle() => vec![Step::Build, step],
             Some(step) => vec![step],
             None => {
                 eprint!("{USAGE}");
@@ -208,7 +225,7 @@ fn main() -> ExitCode {
     let mut report = Report::new();
     let mut built = true;
     for step in steps {
-        let needs_broker = matches!(step, Step::Integration | Step::Interop) && !oracle();
+        let needs_broker = matches!(step, Step::Integration | Step::Interop | Step::Crash) && !oracle();
         let outcome = report.run(step.word(), || match needs_broker && !built {
             true => Outcome::failed("not run, because the broker did not build"),
             false => step.run(&options),

@@ -22,6 +22,11 @@ pub fn for_interop() -> Result<(), String> {
     ensure(&INTEROP)
 }
 
+/// What breaks a broker's disk: failing system calls, and images to mount.
+pub fn for_faults() -> Result<(), String> {
+    ensure(&[("strace", "strace"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("losetup", "mount")])
+}
+
 /// What counts instructions.
 pub fn for_instruction_counts() -> Result<(), String> {
     ensure(&[("valgrind", "valgrind")])
@@ -49,7 +54,7 @@ fn ensure(needs: &[Need]) -> Result<(), String> {
 /// Whether a program of this name is on the path, or where Debian keeps its daemons.
 fn is_there(name: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(["/usr/sbin"]).any(|folder| std::path::Path::new(folder).join(name).is_file())
+    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| std::path::Path::new(folder).join(name).is_file())
 }
 
 fn is_root() -> bool {

@@ -9,6 +9,7 @@ mod abuse;
 mod broker;
 mod certificates;
 mod conformance;
+mod crash;
 mod documents;
 mod examples;
 mod interop;

@@ -1,0 +1,98 @@
+//! All clients of a run, taking turns in one thread, so that what they see has one order.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::book::{Book, Wrong};
+use super::client::Client;
+use super::habit::Habit;
+
+/// Between turns in which nothing came and nothing went.
+const REST: Duration = Duration::from_micros(400);
+
+/// Everything must have come this long after the last kill, or when nothing has come any more for a while.
+const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+const SILENCE: Duration = Duration::from_secs(6);
+
+/// How long to listen for what should not come.
+const LISTENING: Duration = Duration::from_millis(400);
+
+pub struct Crowd {
+    pub book: Book,
+    broker: SocketAddr,
+    clients: Vec<Client>,
+    /// Publishers wait until everybody has subscribed.
+    opened: bool,
+}
+
+impl Crowd {
+    pub fn new(book: Book, broker: SocketAddr, clients: Vec<Client>) -> Self {
+        Self { book, broker, clients, opened: false }
+    }
+
+    /// Lets everybody do as they please until `over`.
+    pub fn go_on(&mut self, mut over: impl FnMut() -> bool) {
+        while !over() {
+            self.turn(false);
+        }
+    }
+
+    fn turn(&mut self, at_rest: bool) -> bool {
+        let mut busy = false;
+        for client in &mut self.clients {
+            let waits = !self.opened && matches!(client.habit, Habit::Publisher { .. });
+            busy |= client.turn(self.broker, &mut self.book, at_rest || waits);
+        }
+        if !self.opened {
+            let waits = |client: &Client| !client.was_online || (client.reception.is_some() && client.is_asking());
+            self.opened = !self.clients.iter().any(waits);
+        }
+        if !busy {
+            std::thread::sleep(REST);
+        }
+        busy
+    }
+
+    /// Publishers stop, everybody stays online, and what is owed comes; then the books are closed.
+    pub fn settle(&mut self) {
+        let begun = Instant::now();
+        let rest_began = self.book.now();
+        let (mut last_busy, mut looked) = (begun, begun);
+        loop {
+            if self.turn(true) {
+                last_busy = Instant::now();
+            }
+            if looked.elapsed() < Duration::from_millis(250) {
+                continue;
+            }
+            looked = Instant::now();
+            let quiet = self.clients.iter().all(|client| client.is_greeted() && client.is_quiet());
+            let read = self.clients.iter().filter_map(|client| client.habit.last_reading()).all(|at| at > rest_began);
+            if quiet && read && self.book.is_settled() {
+                break;
+            }
+            // Readers are never silent; what they do is no progress.
+            let given_up = begun.elapsed() > SETTLED_WITHIN || (quiet && begun.elapsed() > SILENCE * 3);
+            if last_busy.elapsed() > SILENCE || given_up {
+                break;
+            }
+        }
+        let until = Instant::now() + LISTENING;
+        while Instant::now() < until {
+            self.turn(true);
+        }
+        for client in &self.clients {
+            if !client.is_greeted() || !client.is_quiet() {
+                let story = format!(
+                    "{}: greeted {}, {} publishes unacknowledged, subscriptions unanswered {}",
+                    client.name,
+                    client.is_greeted(),
+                    client.in_flight(),
+                    client.is_asking()
+                );
+                self.book.breach(Wrong::Stuck, story);
+            }
+        }
+        self.book.close();
+    }
+}

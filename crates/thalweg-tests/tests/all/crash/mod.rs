@@ -1,0 +1,152 @@
+//! Nothing acknowledged is ever lost: the broker as a process that is killed, or whose disk fails, while clients hold it
+//! to its word.
+//!
+//! A [`crowd::Crowd`] of clients publishes and subscribes; a [`supervisor::Supervisor`] kills the broker with `kill -9` and
+//! starts it on what is left; a [`book::Book`] compares what was promised with what came. Start reading at [`run`].
+//!
+//! The short form is an ordinary test. `cargo xtask crash --minutes 3 --seed 1` is the long one; the broker's part can be
+//! played by mosquitto (`THALWEG_TEST_BROKER=mosquitto`), which loses what it acknowledged: so the run can fail.
+//!
+//! The seed decides who does what and when; where exactly a kill meets the broker is the machine's choice.
+
+use std::time::{Duration, Instant};
+
+mod book;
+mod cast;
+mod client;
+mod crowd;
+mod habit;
+mod ledger;
+mod luck;
+mod process;
+mod supervisor;
+mod trail;
+
+use book::{Book, Wrong};
+use crowd::Crowd;
+use luck::Luck;
+use process::Home;
+use supervisor::{End, Supervisor, Way};
+use trail::Trail;
+
+use crate::broker::Kind;
+
+const SHORT_KILLS: u32 = 15;
+
+#[test]
+fn kill_9_loses_nothing_that_was_acknowledged() {
+    if oracle() {
+        return; // mosquitto loses a lot: `THALWEG_TEST_BROKER=mosquitto cargo xtask crash` shows it.
+    }
+    let verdict = run(Home::new("short"), 1, Way::Kill, End::AfterKills(SHORT_KILLS));
+    println!("{}", verdict.text);
+    assert!(verdict.book.counted().is_empty(), "see above");
+}
+
+#[test]
+fn a_broker_that_forgets_is_found_out() {
+    if oracle() {
+        return;
+    }
+    let verdict = run(Home::new("forgetful"), 2, Way::Forget, End::AfterKills(3));
+    for wrong in [Wrong::Lost, Wrong::SessionLost] {
+        assert!(verdict.book.count(wrong) > 0, "{wrong:?} was not noticed:\n{}", verdict.text);
+    }
+}
+
+#[test]
+fn a_broker_that_is_left_alone_is_found_to_be_right() {
+    if oracle() {
+        return;
+    }
+    let verdict = run(Home::new("spared"), 3, Way::Spare, End::At(Instant::now() + Duration::from_secs(3)));
+    println!("{}", verdict.text);
+    assert!(verdict.book.counted().is_empty(), "see above");
+}
+
+#[test]
+#[ignore = "takes minutes: cargo xtask crash"]
+fn for_minutes() {
+    let number = |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |text| text.parse().expect(name));
+    let seconds = number("THALWEG_CRASH_SECONDS", 180);
+    let seed = number("THALWEG_CRASH_SEED", 1);
+    let end = End::At(Instant::now() + Duration::from_secs(seconds));
+    let verdict = run(Home::new("long"), seed, Way::Kill, end);
+    println!("{}", verdict.text);
+    assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+}
+
+/// What a run came to.
+struct Verdict {
+    book: Book,
+    text: String,
+}
+
+/// A whole run on a fresh folder.
+fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
+    println!("THALWEG_CRASH_SEED={seed}");
+    let begun = Instant::now();
+    let luck = Luck::new(seed);
+    let mut book = Book::new(begun, Trail::new(home.folder().join("trail")));
+    let clients = cast::everything(&mut book, &luck);
+    let mut crowd = Crowd::new(book, home.mqtt, clients);
+    let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);
+    crowd.go_on(|| supervisor.is_done());
+    let (mut toll, last) = supervisor.join();
+    if last.is_some() {
+        crowd.settle();
+    }
+    let mut last_ledger = serde_json::Value::Null;
+    if let (Some(process), Kind::Thalweg) = (&last, home.kind) {
+        last_ledger = ledger::get(home.admin, "/v1/ledger").expect("a broker at rest answers");
+        let mut wrong = ledger::faults(&last_ledger);
+        if crowd.book.counted().is_empty() && ledger::queued(&last_ledger) != Some(0) {
+            wrong.push(format!("everybody has got everything, and yet the ledger has something queued: {last_ledger}"));
+        }
+        if process.log().contains("panicked") {
+            wrong.push(process.log());
+        }
+        toll.wrong.extend(wrong.into_iter().map(|story| (Wrong::Ledger, story)));
+        toll.ledger.add(&last_ledger);
+    }
+    drop(last);
+    let mut book = crowd.book;
+    for (wrong, story) in std::mem::take(&mut toll.wrong) {
+        book.breach(wrong, story);
+    }
+    toll.ready_after.sort();
+    let ready = |part: f64| toll.ready_after.get(((toll.ready_after.len().max(1) - 1) as f64 * part) as usize);
+    let mut text = format!(
+        "seed {seed}: {} rounds, {} kills ({} of them before ready) in {:.0} s; ready after {:.0?} (median), {:.0?} (longest)\n\
+         acknowledged: {} at QoS 1, {} at QoS 2; sent again by publishers {}, received again at QoS 1 {}\n\
+         retained messages read {} times, {} wills published, {} sessions ended on purpose\n",
+        toll.rounds,
+        toll.kills,
+        toll.kills_at_start,
+        begun.elapsed().as_secs_f64(),
+        ready(0.5).copied().unwrap_or_default(),
+        ready(1.0).copied().unwrap_or_default(),
+        book.acknowledged(1),
+        book.acknowledged(2),
+        book.retransmitted,
+        book.repeated,
+        book.readings,
+        book.wills_published(),
+        book.sessions_ended,
+    );
+    text += &toll.ledger.table(&last_ledger);
+    if book.counted().is_empty() {
+        text += "no breach";
+        book.trail.forget();
+        let _ = std::fs::remove_dir_all(home.folder());
+    } else {
+        let kills: Vec<String> = toll.killed_at.iter().map(|at| format!("{:.3}", at.as_secs_f64())).collect();
+        text += &format!("BREACHES (kills at {}):\n{}", kills.join(" "), book.stories());
+        text += &format!("every packet is in {}, the data in {}\n", book.trail.path().display(), home.data.display());
+    }
+    Verdict { book, text }
+}
+
+fn oracle() -> bool {
+    std::env::var_os("THALWEG_TEST_BROKER").is_some_and(|broker| broker != "thalweg")
+}

@@ -1,0 +1,237 @@
+//! A broker process on a folder that outlives it: started, killed, and started again on the same ports and data.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::broker::{Kind, free_port, thalweg_binary};
+
+/// From start to `ready`; a restart replays what was there.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Everything a broker needs to start again as it was.
+#[derive(Clone, Debug)]
+pub struct Home {
+    pub kind: Kind,
+    pub mqtt: SocketAddr,
+    pub admin: SocketAddr,
+    /// Where its data lies.
+    pub data: PathBuf,
+    folder: PathBuf,
+    sets: Vec<String>,
+    flags: Vec<String>,
+    /// A program and its arguments that runs the broker's command line.
+    wrapper: Vec<String>,
+}
+
+/// A broker that runs.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    said: Arc<Said>,
+    pub ready_after: Duration,
+}
+
+/// What a process wrote to its two outputs, with a bell for those who wait.
+#[derive(Debug, Default)]
+struct Said {
+    state: Mutex<(String, usize)>,
+    bell: Condvar,
+}
+
+impl Home {
+    /// A fresh folder; `THALWEG_CRASH_SET="key=value …"` adds settings to every broker here.
+    pub fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("thalweg-crash-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
+            Ok("mosquitto") => Kind::Mosquitto,
+            _ => Kind::Thalweg,
+        };
+        let sets = std::env::var("THALWEG_CRASH_SET").unwrap_or_default();
+        Self {
+            kind,
+            mqtt: free_port(),
+            admin: free_port(),
+            data: folder.join("data"),
+            folder,
+            sets: sets.split_whitespace().map(str::to_owned).collect(),
+            flags: Vec::new(),
+            wrapper: Vec::new(),
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Other data than the folder's own.
+    pub fn on(mut self, data: PathBuf) -> Self {
+        self.data = data;
+        self
+    }
+
+    pub fn set(mut self, set: &str) -> Self {
+        self.sets.push(set.to_owned());
+        self
+    }
+
+    /// A flag of `thalweg serve`.
+    pub fn flag(mut self, flag: &str) -> Self {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
+    pub fn wrapped(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut words = self.wrapper.clone();
+        match self.kind {
+            Kind::Thalweg => {
+                words.push(thalweg_binary().display().to_string());
+                words.extend(["serve", "--data"].map(str::to_owned));
+                words.push(self.data.display().to_string());
+                words.extend(self.flags.iter().cloned());
+                let own = [
+                    format!("listeners.mqtt.bind={}", self.mqtt),
+                    "listeners.websocket.enabled=false".to_owned(),
+                    format!("admin.bind={}", self.admin),
+                ];
+                words.extend(own.iter().chain(&self.sets).flat_map(|set| ["--set".to_owned(), set.clone()]));
+            }
+            Kind::Mosquitto => {
+                // As Debian ships it: the state is written at the end and every half hour.
+                let _ = std::fs::create_dir_all(&self.data);
+                let config = format!(
+                    "allow_anonymous true\nuser root\nlog_dest stderr\npersistence true\npersistence_location {}/\n\
+                     max_queued_messages 0\nallow_duplicate_messages false\nlistener {} 127.0.0.1\n",
+                    self.data.display(),
+                    self.mqtt.port(),
+                );
+                let path = self.folder.join("mosquitto.conf");
+                std::fs::write(&path, config).expect("the folder is writable");
+                words.extend(["/usr/sbin/mosquitto".to_owned(), "-c".to_owned(), path.display().to_string()]);
+            }
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
+    }
+
+    /// Starts it and does not wait.
+    pub fn spawn(&self) -> Process {
+        let mut command = self.command();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let said = Said::of(&mut child);
+        Process { child, said, ready_after: Duration::ZERO }
+    }
+
+    /// Starts it and waits for `ready`; otherwise how it ended and what it said.
+    pub fn start(&self) -> Result<Process, String> {
+        let begun = Instant::now();
+        let mut process = self.spawn();
+        let ready = match self.kind {
+            Kind::Thalweg => "ready: ",
+            Kind::Mosquitto => " running",
+        };
+        if process.wait_for(ready, READY_WITHIN) {
+            process.ready_after = begun.elapsed();
+            return Ok(process);
+        }
+        let ended = process.ended().map_or("is still starting".to_owned(), |status| format!("ended with {status}"));
+        Err(format!("the broker {ended} without `{ready}`; it said:\n{}", process.log()))
+    }
+}
+
+impl Process {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn log(&self) -> String {
+        self.said.state.lock().expect("no holder panics").0.clone()
+    }
+
+    /// Waits until a line says `needle`; a process that ends without it answers at once.
+    pub fn wait_for(&self, needle: &str, within: Duration) -> bool {
+        let state = self.said.state.lock().expect("no holder panics");
+        let waiting = |state: &mut (String, usize)| state.1 > 0 && !state.0.contains(needle);
+        let (state, _) = self.said.bell.wait_timeout_while(state, within, waiting).expect("no holder panics");
+        state.0.contains(needle)
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the broker is ours to wait for")
+    }
+
+    /// Waits until it ends by itself; `None` if it goes on.
+    pub fn wait_for_end(&mut self, within: Duration) -> Option<ExitStatus> {
+        let state = self.said.state.lock().expect("no holder panics");
+        let open = |state: &mut (String, usize)| state.1 > 0;
+        let (state, waited) = self.said.bell.wait_timeout_while(state, within, open).expect("no holder panics");
+        drop(state);
+        // Its outputs are closed, so the end is near.
+        if waited.timed_out() { self.ended() } else { self.child.wait().ok() }
+    }
+
+    /// SIGKILL. What it said until then.
+    pub fn kill(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.log()
+    }
+
+    /// SIGTERM, and how it ended.
+    pub fn stop(mut self) -> Option<ExitStatus> {
+        self.signal("TERM");
+        self.wait_for_end(Duration::from_secs(20))
+    }
+
+    pub fn signal(&self, name: &str) {
+        let _ = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Said {
+    fn of(child: &mut Child) -> Arc<Self> {
+        let said = Arc::new(Self::default());
+        let outputs: [Option<Box<dyn Read + Send>>; 2] =
+            [child.stdout.take().map(|o| Box::new(o) as _), child.stderr.take().map(|o| Box::new(o) as _)];
+        for output in outputs.into_iter().flatten() {
+            said.state.lock().expect("no holder panics").1 += 1;
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(output);
+                let mut line = Vec::new();
+                while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+                    said.state.lock().expect("no holder panics").0.push_str(&String::from_utf8_lossy(&line));
+                    said.bell.notify_all();
+                    line.clear();
+                }
+                said.state.lock().expect("no holder panics").1 -= 1;
+                said.bell.notify_all();
+            });
+        }
+        said
+    }
+}

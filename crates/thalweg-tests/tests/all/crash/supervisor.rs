@@ -1,0 +1,158 @@
+//! Kills the broker again and again, at moments drawn by lot, and starts it again on what is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::book::Wrong;
+use super::ledger::{self, Sums};
+use super::luck::Luck;
+use super::process::{Home, Process};
+use crate::broker::Kind;
+
+/// From `ready` to the kill, in seconds; short lives are likelier, so that an hour holds many.
+const LIFE: (f64, f64) = (0.05, 1.5);
+
+/// How likely a broker is killed before it is ready: recovery must survive its own interruption.
+const KILLED_AT_START: f64 = 0.08;
+
+/// What becomes of the broker and its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is killed, and starts on what it left.
+    Kill,
+    /// It is killed, and its data is thrown away: a control, which must be found out.
+    Forget,
+    /// It is left alone until the end: another control, in which nothing may be found.
+    Spare,
+}
+
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    AfterKills(u32),
+    At(Instant),
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Toll {
+    pub rounds: u32,
+    pub kills: u32,
+    pub kills_at_start: u32,
+    pub ready_after: Vec<Duration>,
+    pub ledger: Sums,
+    pub wrong: Vec<(Wrong, String)>,
+    /// When each kill was, since the beginning.
+    pub killed_at: Vec<Duration>,
+}
+
+/// The thread that does it.
+pub struct Supervisor {
+    thread: JoinHandle<(Toll, Option<Process>)>,
+    done: Arc<AtomicBool>,
+}
+
+impl Supervisor {
+    pub fn start(home: Home, luck: Luck, way: Way, end: End, begun: Instant) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::clone(&done);
+        let thread = std::thread::spawn(move || {
+            let outcome = Rounds { home, luck, way, begun, toll: Toll::default() }.run(end);
+            is_done.store(true, Ordering::Release);
+            outcome
+        });
+        Self { thread, done }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) || self.thread.is_finished()
+    }
+
+    /// The toll, and the broker of the last round, which lives.
+    pub fn join(self) -> (Toll, Option<Process>) {
+        self.thread.join().expect("the supervisor does not fail")
+    }
+}
+
+struct Rounds {
+    home: Home,
+    luck: Luck,
+    way: Way,
+    begun: Instant,
+    toll: Toll,
+}
+
+impl Rounds {
+    fn run(mut self, end: End) -> (Toll, Option<Process>) {
+        loop {
+            if self.way == Way::Forget {
+                let _ = std::fs::remove_dir_all(&self.home.data);
+            }
+            if self.toll.rounds > 0 && self.luck.chance(KILLED_AT_START) {
+                self.kill_at_start();
+            }
+            let mut process = match self.home.start() {
+                Ok(process) => process,
+                Err(why) => {
+                    self.toll.wrong.push((Wrong::Broker, why));
+                    return (self.toll, None);
+                }
+            };
+            self.toll.rounds += 1;
+            self.toll.ready_after.push(process.ready_after);
+            let life = match (self.way, end) {
+                (Way::Spare, End::At(moment)) => moment.saturating_duration_since(Instant::now()).as_secs_f64(),
+                _ => LIFE.0 + (LIFE.1 - LIFE.0) * self.luck.part().powi(3),
+            };
+            let until = Instant::now() + Duration::from_secs_f64(life);
+            // The books are read while the load goes on, shortly before the end.
+            let reading_at = self.luck.part();
+            std::thread::sleep(Duration::from_secs_f64(life * reading_at));
+            if self.home.kind == Kind::Thalweg {
+                let reading = ledger::get(self.home.admin, "/v1/ledger");
+                self.read(reading);
+            }
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            if let Some(status) = process.ended() {
+                self.toll.wrong.push((Wrong::Broker, format!("it ended by itself with {status}:\n{}", process.log())));
+                return (self.toll, None);
+            }
+            let over = match end {
+                End::AfterKills(kills) => self.toll.kills >= kills,
+                End::At(moment) => Instant::now() >= moment,
+            };
+            if over {
+                return (self.toll, Some(process));
+            }
+            self.killed(process);
+        }
+    }
+
+    fn kill_at_start(&mut self) {
+        let process = self.home.spawn();
+        let most = self.toll.ready_after.last().map_or(0.05, Duration::as_secs_f64);
+        std::thread::sleep(Duration::from_secs_f64(self.luck.part() * most));
+        self.toll.kills_at_start += 1;
+        self.killed(process);
+    }
+
+    fn killed(&mut self, process: Process) {
+        self.toll.kills += 1;
+        self.toll.killed_at.push(self.begun.elapsed());
+        let log = process.kill();
+        if log.contains("panicked") {
+            self.toll.wrong.push((Wrong::Broker, format!("it panicked:\n{log}")));
+        }
+    }
+
+    fn read(&mut self, reading: Option<Value>) {
+        let Some(reading) = reading else { return };
+        let faults = ledger::faults(&reading).into_iter().map(|fault| (Wrong::Ledger, fault));
+        self.toll.wrong.extend(faults);
+        self.toll.ledger.add(&reading);
+    }
+}
