@@ -13,6 +13,6 @@ mod login;
 pub mod mqtt;
 mod probe;
 
-pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};
+pub use link::{Batch, Driven, Front, Link, Links, LinksLimits, Stopped};
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};

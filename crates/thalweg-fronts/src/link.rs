@@ -3,9 +3,11 @@
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
 use crate::{LoginAnswer, LoginAsk};
+use std::collections::VecDeque;
+use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Effects, Kernel, LinkId, Sent, SessionId, ShardId, ShardMessage, Tag,
-    Ticket,
+    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Kernel, LinkId, Safety, Sent, SessionId, ShardId,
+    ShardMessage, Spot, Tag, Ticket,
 };
 use thalweg_model::{Reliability, Span, Time};
 
@@ -42,10 +44,14 @@ pub enum Front {
 pub struct Link {
     /// Translates.
     pub front: Front,
-    /// Bytes to send, from [`Link::sent`] on.
-    pub out: Vec<u8>,
+    /// Bytes for the peer, those that are sent already first.
+    out: Vec<u8>,
     /// How many bytes of `out` are sent already.
-    pub sent: usize,
+    sent: usize,
+    /// Bytes that were taken from the front of `out` so far.
+    gone: u64,
+    /// From where on bytes must wait (counted from the link's beginning), and for which batch of the journal.
+    held: VecDeque<(u64, u64)>,
     /// Set when nothing more will be read: flush, then close.
     pub closing: bool,
     /// Nothing is read before this time: the peer is over its rate.
@@ -60,12 +66,68 @@ impl Link {
     #[cold]
     fn make_room(&mut self, needed: usize, output_max: usize) {
         if self.sent >= self.out.len() / 4 {
-            self.out.drain(..self.sent);
-            self.sent = 0;
+            self.forget_sent();
         } else {
-            let to_limit = output_max.saturating_sub(self.out.len() - self.sent);
+            let to_limit = output_max.saturating_sub(self.waiting());
             self.out.reserve_exact(needed + to_limit.max(self.out.len() / 4));
         }
+    }
+
+    /// What may be sent now.
+    #[inline]
+    pub fn sendable(&self) -> &[u8] {
+        let end = match self.held.front() {
+            None => self.out.len(),
+            Some((from, _)) => (from - self.gone) as usize,
+        };
+        self.out.get(self.sent..end).unwrap_or_default()
+    }
+
+    /// All bytes in the output, those that are sent and those that must wait included.
+    pub fn output(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// So many bytes of [`Link::sendable`] are sent.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent == self.out.len() {
+            self.gone += self.sent as u64;
+            self.out.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// How many bytes wait to be sent, those included that must wait for the journal.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Keeps a buffer that never drains wholly from growing with what it has sent, if that moves less than was sent.
+    pub fn slim_down(&mut self, sent_min: usize) {
+        if self.sent > sent_min && self.sent > self.out.len() / 2 {
+            self.forget_sent();
+        }
+    }
+
+    /// Bytes of memory of the output.
+    pub fn capacity(&self) -> usize {
+        self.out.capacity()
+    }
+
+    /// Gives the memory of an empty output back.
+    pub fn give_back(&mut self) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+    }
+
+    fn forget_sent(&mut self) {
+        self.out.drain(..self.sent);
+        self.gone += self.sent as u64;
+        self.sent = 0;
     }
 
     /// Whether the peer has been let in.
@@ -122,6 +184,11 @@ pub struct Links {
     outbox: Vec<(ShardId, ShardMessage)>,
     /// Links that [`Effects::disconnect`] has ended.
     ended: Vec<(LinkId, CloseReason)>,
+    /// What the kernel has persisted since the last batch was taken.
+    batch: Batch,
+    /// Links whose output waits for a batch, by rising batch.
+    holding: VecDeque<(u64, LinkId)>,
+    fetches: Vec<Fetch>,
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -139,6 +206,9 @@ impl Links {
             logins: Vec::new(),
             outbox: Vec::new(),
             ended: Vec::new(),
+            batch: Batch { number: 1, ..Batch::default() },
+            holding: VecDeque::new(),
+            fetches: Vec::new(),
             probe: None,
         }
     }
@@ -150,8 +220,17 @@ impl Links {
 
     /// Adds a link.
     pub fn open(&mut self, front: Front) -> LinkId {
-        let link =
-            Link { front, out: Vec::new(), sent: 0, closing: false, pause_until: None, session: None, dirty: false };
+        let link = Link {
+            front,
+            out: Vec::new(),
+            sent: 0,
+            gone: 0,
+            held: VecDeque::new(),
+            closing: false,
+            pause_until: None,
+            session: None,
+            dirty: false,
+        };
         match self.free.pop() {
             Some(free) => {
                 self.links[free as usize] = Some(Box::new(link));
@@ -315,6 +394,47 @@ impl Links {
         std::mem::take(&mut self.ended)
     }
 
+    /// The records that were persisted since this was last asked, if there are any or if anything waits for them; the
+    /// next are another batch. `spare` is used for those.
+    pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
+        let number = self.batch.number;
+        let is_waited_for = self.holding.back().is_some_and(|(batch, _)| *batch == number);
+        if self.batch.bytes.is_empty() && !is_waited_for {
+            return None;
+        }
+        let next = Batch { number: number + 1, bytes: spare, safety: Safety::Lazy };
+        Some(std::mem::replace(&mut self.batch, next))
+    }
+
+    /// Bytes of the batch that is being gathered.
+    pub fn batch_len(&self) -> usize {
+        self.batch.bytes.len()
+    }
+
+    /// The number of the batch that is being gathered.
+    pub fn batch_number(&self) -> u64 {
+        self.batch.number
+    }
+
+    /// Batches up to this one are as safe as was asked for: what waited for them may leave.
+    pub fn complete(&mut self, number: u64) {
+        while let Some(&(batch, id)) = self.holding.front()
+            && batch <= number
+        {
+            self.holding.pop_front();
+            let Some(link) = self.get_mut(id) else { continue };
+            while link.held.front().is_some_and(|(_, batch)| *batch <= number) {
+                link.held.pop_front();
+            }
+            self.mark_dirty(id);
+        }
+    }
+
+    /// Messages that queues want back from the journal.
+    pub fn take_fetches(&mut self) -> Vec<Fetch> {
+        std::mem::take(&mut self.fetches)
+    }
+
     /// Measures the stages of the next message with this clock, which gives nanoseconds.
     pub fn probe(&mut self, clock: fn() -> u64) {
         self.probe = Some(Box::new(Probe::new(clock)));
@@ -360,6 +480,17 @@ impl Links {
     }
 }
 
+/// Records of one shard that were persisted together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Its number; they rise by one, from 1 on.
+    pub number: u64,
+    /// The records.
+    pub bytes: Vec<u8>,
+    /// How safe they must be before what waits for them may leave.
+    pub safety: Safety,
+}
+
 /// What one step of a front did.
 pub(crate) enum Step {
     /// A packet of so many bytes is done with.
@@ -399,6 +530,29 @@ impl Effects for Links {
     fn send(&mut self, shard: ShardId, message: ShardMessage) {
         self.outbox.push((shard, message));
     }
+
+    #[inline]
+    fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
+        let offset = self.batch.bytes.len();
+        record.encode(&mut self.batch.bytes);
+        self.batch.safety = self.batch.safety.max(safety);
+        let len = self.batch.bytes.len() - offset;
+        Spot { batch: self.batch.number, offset: offset as u32, len: len as u32 }
+    }
+
+    #[inline]
+    fn hold(&mut self, id: LinkId) {
+        let number = self.batch.number;
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return };
+        if link.held.back().is_none_or(|(_, batch)| *batch < number) {
+            link.held.push_back((link.gone + link.out.len() as u64, number));
+            self.holding.push_back((number, id));
+        }
+    }
+
+    fn fetch(&mut self, fetch: Fetch) {
+        self.fetches.push(fetch);
+    }
 }
 
 impl Links {
@@ -409,7 +563,7 @@ impl Links {
         if link.closing {
             return Sent::Gone;
         }
-        let waiting = link.out.len() - link.sent;
+        let waiting = link.waiting();
         let room = if delivery.reliability == Reliability::AtMostOnce {
             // One message larger than the whole buffer still goes into an empty one.
             waiting + delivery.payload.len() <= limits.output_max || waiting == 0
@@ -430,7 +584,7 @@ impl Links {
             return Sent::TooLarge;
         }
         self.unflushed += link.out.len() - before;
-        let waiting = link.out.len() - link.sent;
+        let waiting = link.waiting();
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);

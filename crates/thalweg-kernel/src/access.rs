@@ -191,6 +191,46 @@ impl Access {
         self.own
     }
 
+    /// The rules the peer brought itself, in a form that [`Access::from_own_rules`] understands; nothing if the operator's
+    /// rules decide.
+    pub fn own_rules(&self) -> Vec<u8> {
+        let Some(judged) = self.judged.as_ref().filter(|_| self.own) else {
+            return if self.own { vec![ALLOW_ALL] } else { Vec::new() };
+        };
+        let mut bytes = vec![if judged.otherwise == Otherwise::Allow { ALLOW_ALL } else { DENY_ALL }];
+        for compiled in std::iter::once(&judged.common).chain(&judged.personal) {
+            for (allow, list) in [(0, &compiled.deny), (ALLOWS, &compiled.allow)] {
+                for (permissions, filter) in list {
+                    bytes.push(permissions.0 | allow);
+                    // A filter has at most 65,535 bytes.
+                    bytes.extend_from_slice(&(filter.as_str().len() as u16).to_le_bytes());
+                    bytes.extend_from_slice(filter.as_str().as_bytes());
+                }
+            }
+        }
+        bytes
+    }
+
+    /// What [`Access::own_rules`] wrote; `None` for anything else.
+    pub fn from_own_rules(bytes: &[u8]) -> Option<Access> {
+        let (&first, mut rest) = bytes.split_first()?;
+        let otherwise = match first {
+            ALLOW_ALL if rest.is_empty() => return Some(Access { judged: None, own: true }),
+            ALLOW_ALL => Otherwise::Allow,
+            DENY_ALL => Otherwise::Deny,
+            _ => return None,
+        };
+        let mut common = Compiled::default();
+        while let Some((&head, tail)) = rest.split_first() {
+            let (len, tail) = tail.split_first_chunk::<2>()?;
+            let (text, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+            let filter = Filter::new(std::str::from_utf8(text).ok()?).ok()?;
+            common.add(head & ALLOWS != 0, Permissions(head & Permissions::ALL.0), filter);
+            rest = tail;
+        }
+        Some(Access { judged: Some(Judged { common: Arc::new(common), personal: None, otherwise }), own: true })
+    }
+
     /// Whether [`allows`](Access::allows) is always true.
     pub fn is_allow_all(&self) -> bool {
         self.judged.is_none()
@@ -288,3 +328,9 @@ const CLIENT_ID: &str = "%c";
 
 /// Stands for the user name in a pattern.
 const USER: &str = "%u";
+
+/// First byte of written rules: what holds where none speaks.
+const ALLOW_ALL: u8 = 1;
+const DENY_ALL: u8 = 2;
+/// Beside the permissions of a written rule: it allows.
+const ALLOWS: u8 = 8;

@@ -1,14 +1,16 @@
 //! What the kernel asks of the world. The kernel never calls a socket, a disk or another thread: it calls one of
 //! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
 
-use crate::ids::{LinkId, ShardId, Tag, Ticket};
+use crate::ids::{LinkId, SessionId, ShardId, Tag, Ticket};
+use crate::journal::Record;
 use crate::shards::ShardMessage;
 use thalweg_model::{Properties, Reliability};
 
 /// The verbs the kernel may use while it handles a command.
 ///
-/// Order matters only per link (deliveries and answers leave in the order in which they were asked for) and per shard
-/// (messages arrive in the order in which they were sent).
+/// Order matters only per link (deliveries and answers leave in the order in which they were asked for), per shard
+/// (messages arrive in the order in which they were sent, and after the records that were persisted before them are in
+/// the journal's hands) and among records. All records of one command are kept together or not at all.
 pub trait Effects {
     /// Puts a delivery into the link's output.
     fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent;
@@ -20,6 +22,47 @@ pub trait Effects {
     fn disconnect(&mut self, link: LinkId, why: CloseReason);
     /// Hands a message to another shard's kernel.
     fn send(&mut self, shard: ShardId, message: ShardMessage);
+    /// Appends a record to the journal; returns where it stands.
+    fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot;
+    /// What is sent on this link from here on leaves only after all records of this command, and of all before it, are
+    /// as safe as was asked for them, here and on the shards that were sent something.
+    fn hold(&mut self, link: LinkId);
+    /// Wants messages back that wait on disk only; they come through [`Kernel::on_fetched`](crate::Kernel::on_fetched).
+    fn fetch(&mut self, fetch: Fetch);
+}
+
+/// How safe a record must be before what waits for it may leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Safety {
+    /// Nothing waits for it; if it is lost with the machine, something is repeated.
+    #[default]
+    Lazy,
+    /// In the operating system's hands: survives the end of the process.
+    Written,
+    /// On stable storage: survives the loss of power.
+    Durable,
+}
+
+/// Where a record stands in what a shard has persisted: in which batch, and where in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    /// Number of the shard's batch; batches are written in their order.
+    pub batch: u64,
+    /// Offset in its bytes.
+    pub offset: u32,
+    /// Bytes of the record.
+    pub len: u32,
+}
+
+/// Messages that a queue wants back.
+#[derive(Debug)]
+pub struct Fetch {
+    /// Whose queue.
+    pub session: SessionId,
+    /// Tells this fetch's answer from that of an earlier one, or of an earlier session of that number.
+    pub question: u64,
+    /// Place and length of each message's record, oldest first.
+    pub places: Vec<(u64, u32)>,
 }
 
 /// What became of a delivery.

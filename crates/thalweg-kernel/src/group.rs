@@ -5,8 +5,10 @@
 //! keeps the group's local members and knows how many the other shards have; the shard that receives a publish picks a
 //! shard in proportion to members, and that shard picks the member.
 
-use crate::effects::Effects;
+use crate::durable::{Pending, Put};
+use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, ShardId, Tag};
+use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::GroupStrategy;
 use crate::route_cache::{Sink, SinkKind};
@@ -23,6 +25,9 @@ use thalweg_model::{Message, Reliability, Time};
 /// Members of one filter under one name. The same name on another filter is another group.
 pub(crate) struct Group {
     pub(crate) key: Arc<str>,
+    /// While a session that outlives its link is a member, what the group holds is written down under this number;
+    /// otherwise 0.
+    pub(crate) number: u64,
     pub(crate) filter: Box<str>,
     pub(crate) members: Vec<Member>,
     /// What other shards have: (shard, online, all).
@@ -47,6 +52,8 @@ impl Member {
         Entry {
             subscription_ids: if self.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(self.id) },
             group,
+            serial: 0,
+            of_group: false,
             reliability: self.reliability.min(message.reliability()),
             retain: false,
             redelivered,
@@ -58,7 +65,9 @@ impl Member {
 /// A message nobody could take yet.
 pub(crate) struct Waiting {
     pub(crate) message: Message,
-    redelivered: bool,
+    pub(crate) redelivered: bool,
+    /// Names it in the group's queue in the journal; 0 if it is not written down there.
+    pub(crate) serial: u64,
 }
 
 /// The name by which a group is known on every shard.
@@ -72,12 +81,13 @@ impl Kernel {
         self.group_by_key.get(&*group_key(name, filter)).copied()
     }
 
-    fn group_for(&mut self, key: &Arc<str>, filter: &str) -> u32 {
+    pub(crate) fn group_for(&mut self, key: &Arc<str>, filter: &str) -> u32 {
         if let Some(&index) = self.group_by_key.get(key) {
             return index;
         }
         let group = Group {
             key: key.clone(),
+            number: 0,
             filter: filter.into(),
             members: Vec::new(),
             peers: Vec::new(),
@@ -102,7 +112,7 @@ impl Kernel {
         index
     }
 
-    fn group_mut(&mut self, index: u32) -> Option<&mut Group> {
+    pub(crate) fn group_mut(&mut self, index: u32) -> Option<&mut Group> {
         self.groups.get_mut(index as usize)?.as_mut()
     }
 
@@ -136,26 +146,66 @@ impl Kernel {
         session.subscriptions.push(Held { filter: wish.filter.into(), group: index });
         session.groups.push(index);
         self.subscriptions += 1;
+        if session.durable {
+            self.make_group_durable(index, id, fx);
+        }
         pending.answers_missing += self.tell_membership(index, question, fx);
         Some(true)
     }
 
+    /// From now on what the group holds is written down.
+    pub(crate) fn make_group_durable<E: Effects>(&mut self, index: u32, member: SessionId, fx: &mut E) {
+        if self.group_number(index) != 0 {
+            return;
+        }
+        let (number, safety) = (self.next_number(), self.session_safety(member));
+        let Some(group) = self.group_mut(index) else { return };
+        group.number = number;
+        let (name, filter) = (group.name(), &group.filter);
+        fx.persist(&Record::Group { queue: number, name: &name, filter }, safety);
+    }
+
+    /// The last member that outlives its link has left: what the others were given is theirs alone.
+    fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let durable = |member: &Member| self.sessions.get(member.session).is_some_and(|session| session.durable);
+        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        if group.number == 0 || group.members.iter().any(durable) {
+            return;
+        }
+        fx.persist(&Record::GroupEnded { queue: group.number }, Safety::Lazy);
+        let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
+        if let Some(group) = self.group_mut(index) {
+            group.number = 0;
+            group.waiting.iter_mut().for_each(|waiting| waiting.serial = 0);
+        }
+        for member in members {
+            let Some(session) = self.sessions.get_mut(member) else { continue };
+            for entry in session.entries_of_group(index).filter(|entry| entry.of_group) {
+                (entry.serial, entry.of_group) = (0, false);
+            }
+        }
+    }
+
     pub(crate) fn leave_group<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
+        let mut left: Vec<u64> = Vec::new();
         if let Some(session) = self.sessions.get_mut(id) {
             session.groups.retain(|group| *group != index);
             // What it was given already is its own now. The group's number may name another group later.
-            let sent = session.window.iter_mut().filter_map(|(_, slot)| match &mut slot.state {
-                SlotState::ExpectSettle(entry) => Some(entry),
-                _ => None,
-            });
-            for entry in sent.chain(&mut session.waiting).filter(|entry| entry.group == index) {
+            for entry in session.entries_of_group(index) {
                 entry.group = NO_GROUP;
+                if std::mem::take(&mut entry.of_group) {
+                    left.push(std::mem::take(&mut entry.serial));
+                }
             }
+        }
+        for serial in left {
+            self.persist_group_removed(index, serial, fx);
         }
         if let Some(group) = self.group_mut(index) {
             group.members.retain(|member| member.session != id);
             group.cursor = 0;
         }
+        self.end_group_durability(index, fx);
         self.tell_membership(index, 0, fx);
         self.hand_over_waiting(index, now, fx);
         self.forget_group_if_empty(index);
@@ -167,9 +217,11 @@ impl Kernel {
             return;
         }
         let (key, filter) = (group.key.clone(), group.filter.clone());
-        let (count, bytes) = (group.waiting.len(), group.waiting_bytes);
-        self.ledger.drop_many(DropReason::GroupEnded, count);
-        self.waiting -= count;
+        let (waiting, bytes) = (std::mem::take(&mut group.waiting), group.waiting_bytes);
+        for waiting in &waiting {
+            self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
+        }
+        self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
         self.group_by_key.remove(&key);
@@ -182,7 +234,7 @@ impl Kernel {
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
-    fn tell_membership<E: Effects>(&mut self, index: u32, question: u32, fx: &mut E) -> usize {
+    pub(crate) fn tell_membership<E: Effects>(&mut self, index: u32, question: u32, fx: &mut E) -> usize {
         if self.shards == 1 {
             return 0;
         }
@@ -232,16 +284,27 @@ impl Kernel {
         }
     }
 
-    /// One message for one member, wherever it is.
-    pub(crate) fn publish_to_group<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) {
+    /// One message for one member, wherever it is. Whether it went to another shard.
+    pub(crate) fn publish_to_group<E: Effects>(
+        &mut self,
+        index: u32,
+        message: &Message,
+        safety: Safety,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
         match self.choose_shard(index, message) {
             Some(shard) if shard != self.shard => {
-                let Some(Some(group)) = self.groups.get(index as usize) else { return };
+                let Some(Some(group)) = self.groups.get(index as usize) else { return false };
                 self.ledger.forwarded += 1;
-                fx.send(shard, ShardMessage::PublishToGroup { key: group.key.clone(), message: message.clone() });
+                let (key, message) = (group.key.clone(), message.clone());
+                let from = (0, 0);
+                fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered: false });
+                true
             }
             _ => {
-                self.offer(index, Waiting { message: message.clone(), redelivered: false }, now, fx);
+                self.offer(index, message, false, now, fx);
+                false
             }
         }
     }
@@ -281,56 +344,146 @@ impl Kernel {
     }
 
     /// Another shard chose this one.
-    pub(crate) fn on_publish_to_group<E: Effects>(&mut self, key: &str, message: Message, now: Time, fx: &mut E) {
+    pub(crate) fn on_publish_to_group<E: Effects>(
+        &mut self,
+        key: &str,
+        message: &Message,
+        redelivered: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
         match self.group_by_key.get(key).copied() {
-            Some(index) => {
-                self.offer(index, Waiting { message, redelivered: false }, now, fx);
-            }
+            Some(index) => self.offer(index, message, redelivered, now, fx),
             None => {
                 // The last member left while the message was on its way.
-                self.ledger.routed += 1;
-                self.ledger.drop(DropReason::GroupEnded);
+                self.book_routed(None, message.address());
+                self.book_drop(None, message.address(), DropReason::GroupEnded);
             }
         }
     }
 
-    /// Gives a message to a member, or lets it wait in the group.
-    fn offer<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) {
-        self.ledger.routed += 1;
-        let Some(waiting) = self.give(index, waiting, now, fx) else { return };
+    /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
+    fn offer<E: Effects>(&mut self, index: u32, message: &Message, redelivered: bool, now: Time, fx: &mut E) {
+        self.book_routed(None, message.address());
+        if let Some(member) = self.choose_member(index, message, None) {
+            let mut entry = member.entry(index, message.clone(), redelivered);
+            let owner = self.own(index, &member, &mut entry);
+            let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
+            let subscription_ids = entry.subscription_ids.clone();
+            self.hand_out(member.session);
+            let put = self.send_entry(member.session, entry, now, fx);
+            if serial != 0 {
+                // In the group's queue it waits, whatever the member does with it.
+                let put = if of_group && put != Put::Done { Put::Waits } else { put };
+                let group = self.group_number(index);
+                let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
+                self.refer(member.session, pending, put);
+            }
+            return;
+        }
+        if self.is_forbidden(index, message.address()) {
+            // It must not stand in the way of what waits behind it.
+            return self.book_drop(None, message.address(), DropReason::AccessDenied);
+        }
         let (messages_max, bytes_max) = (self.limits.group_messages_max, self.limits.group_bytes_max);
         let pressed = self.pressure >= Pressure::DropWaiting;
-        let Some(group) = self.group_mut(index) else { return self.ledger.drop(DropReason::GroupEnded) };
-        let bytes = waiting.message.bytes();
-        if waiting.message.reliability() == Reliability::AtMostOnce {
-            self.ledger.drop(DropReason::NoMember);
+        let bytes = message.bytes();
+        let Some(group) = self.group_mut(index) else {
+            return self.book_drop(None, message.address(), DropReason::GroupEnded);
+        };
+        let number = group.number;
+        let reason = if message.reliability() == Reliability::AtMostOnce {
+            DropReason::NoMember
         } else if pressed {
-            self.ledger.drop(DropReason::Memory);
+            DropReason::Memory
         } else if group.waiting.len() >= messages_max || group.waiting_bytes + bytes > bytes_max {
-            self.ledger.drop(DropReason::QueueFull);
+            DropReason::QueueFull
         } else {
+            let serial = if number == 0 { 0 } else { self.next_serial() };
+            if serial != 0 {
+                let pending = Pending::new(number, serial, message.reliability(), 0);
+                self.pending_references.push(pending);
+            }
+            let Some(group) = self.group_mut(index) else { return };
             group.waiting_bytes += bytes;
-            group.waiting.push_back(waiting);
+            group.waiting.push_back(Waiting { message: message.clone(), redelivered, serial });
             self.bytes_held += bytes;
             self.waiting += 1;
             // The last online member may have left while the message was on its way here.
-            self.hand_to_other_shard(index, fx);
-        }
+            return self.hand_to_other_shard(index, fx);
+        };
+        self.book_drop(None, message.address(), reason);
     }
 
-    /// Hands a message to a member that can take it now; gives it back if there is none.
+    /// Decides in which queue of the journal a member's new copy is, and names it there; returns the queue's number.
+    fn own(&mut self, index: u32, member: &Member, entry: &mut Entry) -> u64 {
+        let durable = self.sessions.get(member.session).filter(|session| session.durable).map(|session| session.uid);
+        let owner = durable.unwrap_or_else(|| self.group_number(index));
+        if owner != 0 && entry.reliability > Reliability::AtMostOnce {
+            if entry.serial == 0 {
+                entry.serial = self.next_serial();
+            }
+            entry.of_group = durable.is_none();
+        }
+        owner
+    }
+
+    /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
     fn give<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) -> Option<Waiting> {
         let Some(member) = self.choose_member(index, &waiting.message, None) else {
             if self.is_forbidden(index, waiting.message.address()) {
                 // It must not stand in the way of what waits behind it.
-                self.ledger.drop(DropReason::AccessDenied);
+                self.book_drop(None, waiting.message.address(), DropReason::AccessDenied);
+                self.persist_group_removed(index, waiting.serial, fx);
                 return None;
             }
             return Some(waiting);
         };
-        let entry = member.entry(index, waiting.message, waiting.redelivered);
-        self.send_entry(member.session, entry, now, fx);
+        let from = if waiting.serial == 0 { 0 } else { self.group_number(index) };
+        let entry = Entry { serial: waiting.serial, ..member.entry(index, waiting.message, waiting.redelivered) };
+        self.hand_out(member.session);
+        self.move_to(member, entry, from, index, now, fx);
         None
+    }
+
+    /// Sends a copy to a member and writes down how it came there from queue `from`; 0 if it was not written down.
+    fn move_to<E: Effects>(&mut self, member: Member, entry: Entry, from: u64, index: u32, now: Time, fx: &mut E) {
+        let mut entry = entry;
+        let (id, old, redelivered, reliability) = (member.session, entry.serial, entry.redelivered, entry.reliability);
+        if old == 0 && reliability < Reliability::ExactlyOnce {
+            // It was accepted when nobody who outlives the broker wanted it.
+            self.send_entry(id, entry, now, fx);
+            return;
+        }
+        let owner = self.own(index, &member, &mut entry);
+        let (serial, of_group, message) = (entry.serial, entry.of_group, entry.message.clone());
+        let subscription_ids = entry.subscription_ids.clone();
+        let mut put = self.send_entry(id, entry, now, fx);
+        if of_group && put != Put::Done {
+            put = Put::Waits;
+        }
+        if old == 0 {
+            let group = self.group_number(index);
+            let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
+            if owner != 0 {
+                self.persist_entry(id, &message, pending, put, fx);
+            }
+            return;
+        }
+        match put {
+            Put::Done => {
+                fx.persist(&Record::Removed { queue: from, serial }, Safety::Lazy);
+            }
+            _ if from == owner => {}
+            Put::Sent(tag) => {
+                let exactly_once = reliability == Reliability::ExactlyOnce;
+                let safety = if exactly_once { self.session_safety(id) } else { Safety::Lazy };
+                fx.persist(&Record::Moved { from, serial, to: owner, tag, redelivered }, safety);
+            }
+            Put::Waits | Put::WaitsForDisk => {
+                fx.persist(&Record::Moved { from, serial, to: owner, tag: 0, redelivered }, Safety::Lazy);
+            }
+        }
     }
 
     /// Whether this shard has members and none of them, here or away, may receive from the address.
@@ -392,7 +545,7 @@ impl Kernel {
         }
     }
 
-    fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+    pub(crate) fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         loop {
             let Some(group) = self.group_mut(index) else { return };
             let Some(waiting) = group.waiting.pop_front() else { return };
@@ -401,7 +554,8 @@ impl Kernel {
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if waiting.message.expires() <= now {
-                self.ledger.expired += 1;
+                self.book_expired(None, waiting.message.address());
+                self.persist_group_removed(index, waiting.serial, fx);
                 continue;
             }
             if let Some(waiting) = self.give(index, waiting, now, fx) {
@@ -426,22 +580,26 @@ impl Kernel {
         let Some(&(shard, ..)) = group.peers.iter().find(|peer| peer.1 > 0) else { return };
         let Some(group) = self.group_mut(index) else { return };
         let (key, waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
+        let number = group.number;
         group.waiting_bytes = 0;
         self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         for waiting in waiting {
             // The other shard routes and books it anew.
-            self.ledger.routed -= 1;
+            self.unbook_routed(None, waiting.message.address());
             self.ledger.forwarded += 1;
-            fx.send(shard, ShardMessage::PublishToGroup { key: key.clone(), message: waiting.message });
+            let (key, from, redelivered) = (key.clone(), (number, waiting.serial), waiting.redelivered);
+            let (message, safety) = (waiting.message, self.limits.safety);
+            fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered });
         }
     }
 
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
     /// copies stay with the member, which may have begun to process them.
     pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid) else { return };
         let entries = self.take_group_copies(id);
-        self.return_to_groups(entries, now, fx);
+        self.return_to_groups(number, entries, now, fx);
     }
 
     /// Takes from a session what another member of a group may have: copies that never left, and unsettled
@@ -466,6 +624,7 @@ impl Kernel {
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.unsettled -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                session.routed = session.routed.wrapping_sub(1);
                 entries.push(entry);
             }
         }
@@ -474,6 +633,7 @@ impl Kernel {
                 session.waiting.push_back(entry);
             } else {
                 session.waiting_bytes -= entry.message.bytes();
+                session.routed = session.routed.wrapping_sub(1);
                 self.waiting -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 entries.push(entry);
@@ -482,22 +642,28 @@ impl Kernel {
         entries
     }
 
-    /// Puts copies back at the head of their groups' queues and offers them to other members.
-    pub(crate) fn return_to_groups<E: Effects>(&mut self, entries: Vec<Entry>, now: Time, fx: &mut E) {
+    /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
+    pub(crate) fn return_to_groups<E: Effects>(&mut self, number: u64, entries: Vec<Entry>, now: Time, fx: &mut E) {
         let mut touched: Vec<u32> = Vec::new();
         for entry in entries.into_iter().rev() {
-            let bytes = entry.message.bytes();
-            match self.group_mut(entry.group) {
-                Some(group) => {
-                    group.waiting_bytes += bytes;
-                    group.waiting.push_front(Waiting { message: entry.message, redelivered: entry.redelivered });
-                    self.bytes_held += bytes;
-                    self.waiting += 1;
-                    if !touched.contains(&entry.group) {
-                        touched.push(entry.group);
-                    }
-                }
-                None => self.ledger.drop(DropReason::GroupEnded),
+            let Entry { message, group: index, mut serial, of_group, redelivered, .. } = entry;
+            let bytes = message.bytes();
+            let to = self.group_number(index);
+            if to == 0 {
+                serial = 0;
+            } else if serial != 0 && !of_group {
+                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
+            }
+            let Some(group) = self.group_mut(index) else {
+                self.book_drop(None, message.address(), DropReason::GroupEnded);
+                continue;
+            };
+            group.waiting_bytes += bytes;
+            group.waiting.push_front(Waiting { message, redelivered, serial });
+            self.bytes_held += bytes;
+            self.waiting += 1;
+            if !touched.contains(&index) {
+                touched.push(index);
             }
         }
         for index in touched {
@@ -542,31 +708,37 @@ impl Kernel {
     fn move_to_other_member<E: Effects>(&mut self, id: SessionId, tag: Tag, now: Time, fx: &mut E) -> bool {
         let Some(slot) = self.sessions.get_mut(id).and_then(|session| session.window.get_mut(tag)) else { return true };
         let SlotState::ExpectSettle(entry) = &slot.state else { return true };
-        let (index, message) = (entry.group, entry.message.clone());
+        let (index, message, serial, of_group) = (entry.group, entry.message.clone(), entry.serial, entry.of_group);
         let member = self.choose_member(index, &message, Some(id));
         let Some(Some(group)) = self.groups.get(index as usize) else { return true };
-        let key = group.key.clone();
+        let (key, number) = (group.key.clone(), group.number);
         let shard = group.peers.iter().find(|peer| peer.1 > 0).map(|peer| peer.0);
         if member.is_none() && shard.is_none() {
             return false;
         }
+        let mut from = 0;
         if let Some(session) = self.sessions.get_mut(id)
             && let Some(slot) = session.window.get_mut(tag)
         {
             slot.state = SlotState::Moved;
             session.group_in_flight = session.group_in_flight.saturating_sub(1);
+            from = if of_group { number } else { session.uid };
             self.unsettled -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
         }
         match (member, shard) {
             (Some(member), _) => {
-                self.send_entry(member.session, member.entry(index, message, true), now, fx);
+                self.hand_back(Some(id));
+                self.hand_out(member.session);
+                let entry = Entry { serial, ..member.entry(index, message, true) };
+                self.move_to(member, entry, from, index, now, fx);
             }
             (None, Some(shard)) => {
                 // The other shard routes and books it anew.
-                self.ledger.routed -= 1;
+                self.unbook_routed(Some(id), message.address());
                 self.ledger.forwarded += 1;
-                fx.send(shard, ShardMessage::PublishToGroup { key, message });
+                let (safety, from) = (self.limits.safety, (from, serial));
+                fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered: true });
             }
             (None, None) => {}
         }

@@ -4,6 +4,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::group::Group;
 use crate::ids::{LinkId, SessionId};
+use crate::ledger::Account;
 use crate::route_cache::{Sink, SinkKind};
 use crate::session::{NO_GROUP, Session};
 use std::sync::Arc;
@@ -38,10 +39,10 @@ pub struct SessionView {
     pub congested: bool,
     /// Messages it published.
     pub received: u64,
-    /// Copies it was given.
-    pub delivered: u64,
-    /// Copies that were dropped instead.
-    pub dropped: u64,
+    /// It outlives the broker, too.
+    pub durable: bool,
+    /// The copies for it: all that was routed to it or left by an earlier run, and what became of that.
+    pub account: Account,
 }
 
 /// A subscription, as operators see it.
@@ -240,7 +241,7 @@ impl Kernel {
 }
 
 impl Group {
-    fn name(&self) -> Box<str> {
+    pub(crate) fn name(&self) -> Box<str> {
         self.key.split('/').next().unwrap_or("").into()
     }
 }
@@ -255,14 +256,20 @@ impl Session {
             expiry: self.expiry,
             since: self.since,
             subscriptions: self.subscriptions.len(),
-            waiting: self.waiting.len(),
+            waiting: self.waiting_len(),
             waiting_bytes: self.waiting_bytes,
             in_flight: self.window.len(),
             in_flight_max: self.in_flight_max,
             congested: self.congested,
             received: self.received,
-            delivered: self.delivered,
-            dropped: self.dropped,
+            durable: self.durable,
+            account: Account {
+                routed: self.routed,
+                restored: self.restored,
+                delivered: self.delivered,
+                expired: self.expired,
+                dropped: self.drops.as_deref().copied().unwrap_or_default(),
+            },
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The kernel itself: what it holds, and how it is made.
 
+use crate::durable::Pending;
 use crate::group::Group;
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
-use crate::ledger::Ledger;
+use crate::ledger::{Accounts, Ledger};
 use crate::limits::Limits;
 use crate::rate::TokenBucket;
 use crate::route_cache::{RouteCache, Sink};
@@ -28,7 +29,16 @@ pub struct Kernel {
     pub(crate) sessions: Slab<Session>,
     pub(crate) by_client: Map<Arc<str>, SessionId>,
     pub(crate) online: usize,
-    pub(crate) uid_next: u64,
+    /// The last number given to a session or group.
+    pub(crate) number_last: u64,
+    /// The last serial given to an entry of a durable queue.
+    pub(crate) serial_last: u64,
+    /// Where the message being spread has gone; written down with it.
+    pub(crate) pending_references: Vec<Pending>,
+    /// Sessions whose queues have messages that leave memory once they are written.
+    pub(crate) spilling: Vec<SessionId>,
+    /// The journal is nearly full: nothing that would have to be kept is taken.
+    pub(crate) journal_full: bool,
     pub(crate) routes: RouteTable<Sink>,
     pub(crate) cache: RouteCache,
     /// Rises when somebody's right to receive changes; remembered routes of an older epoch are worked out anew.
@@ -53,6 +63,7 @@ pub struct Kernel {
     pub(crate) subscriptions: usize,
     pub(crate) pressure: Pressure,
     pub(crate) ledger: Ledger,
+    pub(crate) accounts: Accounts,
     random: u64,
 }
 
@@ -61,6 +72,7 @@ impl Kernel {
     pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
         assert!(shard.0 < shards, "a shard's number is below the number of shards");
         let last_values = LastValues::new(last_value_limits(&limits));
+        let accounts = Accounts::new(&limits.ledger_prefixes);
         Kernel {
             limits,
             shard,
@@ -68,7 +80,11 @@ impl Kernel {
             sessions: Slab::default(),
             by_client: Map::default(),
             online: 0,
-            uid_next: u64::from(shard.0) << 48,
+            number_last: 0,
+            serial_last: 0,
+            pending_references: Vec::new(),
+            spilling: Vec::new(),
+            journal_full: false,
             routes: RouteTable::new(seed),
             cache: RouteCache::default(),
             access_epoch: 0,
@@ -88,6 +104,7 @@ impl Kernel {
             subscriptions: 0,
             pressure: Pressure::None,
             ledger: Ledger::default(),
+            accounts,
             random: seed | 1,
         }
     }
@@ -106,6 +123,12 @@ impl Kernel {
     /// How short memory is; whoever sums up all shards decides.
     pub fn set_pressure(&mut self, pressure: Pressure) {
         self.pressure = pressure;
+    }
+
+    /// Whether the journal is so full that new messages that it would have to keep are refused. What is settled or ended
+    /// is still written down.
+    pub fn set_journal_full(&mut self, full: bool) {
+        self.journal_full = full;
     }
 
     /// The books.

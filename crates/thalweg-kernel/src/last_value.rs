@@ -175,14 +175,15 @@ impl LastValues {
         true
     }
 
-    /// Drops at most `max` values that have expired by `now` and returns how many it dropped; fewer than `max` means
-    /// that none is left.
-    pub fn expire(&mut self, now: Time, max: usize) -> usize {
+    /// Drops at most `max` values that have expired by `now`, shows `dropped_one` their addresses, and returns how many it
+    /// dropped; fewer than `max` means that none is left.
+    pub fn expire(&mut self, now: Time, max: usize, mut dropped_one: impl FnMut(&str)) -> usize {
         for dropped in 0..max {
             match self.by_expiry.first_key_value() {
                 Some((&(expires, _), message)) if expires <= now => {
                     let message = message.clone();
                     self.clear(message.address());
+                    dropped_one(message.address());
                 }
                 _ => return dropped,
             }

@@ -1,8 +1,11 @@
 //! The books: every message is accounted for.
 //!
-//! Per copy: `routed = delivered + waiting + in flight + expired + dropped`. Per publish: `received + own = matched +
+//! Per copy: `routed + restored = delivered + waiting + in flight + expired + dropped`. Per publish: `received + own = matched +
 //! unmatched + refused + repeated`. A copy counts as delivered when an at-most-once copy is in its receiver's output, or when the
 //! receiver settled it.
+
+use crate::Kernel;
+use crate::ids::SessionId;
 
 /// Why a copy was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,11 +29,13 @@ pub enum DropReason {
     AccessDenied,
     /// The link went away under an at-most-once copy.
     LinkGone,
+    /// It waited on disk and could not be read back.
+    Unreadable,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 9] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::QueueFull,
         DropReason::SlowReceiver,
         DropReason::TooLarge,
@@ -40,6 +45,7 @@ impl DropReason {
         DropReason::Memory,
         DropReason::AccessDenied,
         DropReason::LinkGone,
+        DropReason::Unreadable,
     ];
 
     /// The reason's name in metrics and logs.
@@ -54,6 +60,7 @@ impl DropReason {
             DropReason::Memory => "memory",
             DropReason::AccessDenied => "access_denied",
             DropReason::LinkGone => "link_gone",
+            DropReason::Unreadable => "unreadable",
         }
     }
 }
@@ -79,6 +86,8 @@ pub struct Ledger {
     pub repeated: u64,
     /// Copies for receivers on this shard.
     pub routed: u64,
+    /// Copies that an earlier run left behind, waiting or in flight.
+    pub restored: u64,
     /// Copies delivered.
     pub delivered: u64,
     /// Bytes of their payloads.
@@ -109,5 +118,139 @@ impl Ledger {
     /// All copies dropped, whatever the reason.
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
+    }
+}
+
+/// The books of one receiver or of one part of the address space. Copies only: `routed + restored = delivered + expired
+/// + dropped` + what waits or is in flight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Copies routed to it.
+    pub routed: u64,
+    /// Copies that an earlier run left behind.
+    pub restored: u64,
+    /// Copies delivered.
+    pub delivered: u64,
+    /// Copies whose time ran out.
+    pub expired: u64,
+    /// Copies dropped, by [`DropReason`].
+    pub dropped: [u64; DropReason::ALL.len()],
+}
+
+impl Account {
+    /// Copies that wait or are in flight: what is not accounted for otherwise.
+    pub fn outstanding(&self) -> u64 {
+        let gone = self.delivered + self.expired + self.dropped.iter().sum::<u64>();
+        (self.routed + self.restored).saturating_sub(gone)
+    }
+}
+
+/// Books by prefix of the address, for the prefixes that somebody wants to know about.
+#[derive(Default)]
+pub(crate) struct Accounts {
+    prefixes: Vec<(Box<str>, Account)>,
+}
+
+impl Accounts {
+    pub(crate) fn new(prefixes: &[Box<str>]) -> Self {
+        let mut prefixes: Vec<_> = prefixes.iter().map(|prefix| (prefix.clone(), Account::default())).collect();
+        prefixes.sort_by(|a, b| a.0.cmp(&b.0));
+        prefixes.dedup_by(|a, b| a.0 == b.0);
+        Accounts { prefixes }
+    }
+
+    /// The account of the longest prefix of whole levels.
+    #[inline]
+    fn of(&mut self, address: &str) -> Option<&mut Account> {
+        if self.prefixes.is_empty() { None } else { self.find(address) }
+    }
+
+    #[cold]
+    fn find(&mut self, address: &str) -> Option<&mut Account> {
+        let mut prefix = address;
+        loop {
+            if let Ok(at) = self.prefixes.binary_search_by(|(name, _)| (**name).cmp(prefix)) {
+                return self.prefixes.get_mut(at).map(|(_, account)| account);
+            }
+            prefix = &prefix[..prefix.rfind('/')?];
+        }
+    }
+}
+
+impl Kernel {
+    /// The books of each prefix that was asked for in [`Limits::ledger_prefixes`](crate::Limits::ledger_prefixes).
+    pub fn accounts(&self) -> impl Iterator<Item = (&str, &Account)> {
+        self.accounts.prefixes.iter().map(|(prefix, account)| (&**prefix, account))
+    }
+
+    /// A copy for a session, or for a group if there is no session yet.
+    #[inline]
+    pub(crate) fn book_routed(&mut self, id: Option<SessionId>, address: &str) {
+        self.ledger.routed += 1;
+        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
+            session.routed += 1;
+        }
+        if let Some(account) = self.accounts.of(address) {
+            account.routed += 1;
+        }
+    }
+
+    /// A copy goes to another shard after all, which books it anew.
+    pub(crate) fn unbook_routed(&mut self, id: Option<SessionId>, address: &str) {
+        // Both may have been restored rather than routed; their sum is what counts.
+        self.ledger.routed = self.ledger.routed.wrapping_sub(1);
+        self.hand_back(id);
+        if let Some(account) = self.accounts.of(address) {
+            account.routed = account.routed.wrapping_sub(1);
+        }
+    }
+
+    /// A group's copy goes to a member.
+    pub(crate) fn hand_out(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.routed += 1;
+        }
+    }
+
+    /// A member's copy goes back to its group, or elsewhere.
+    pub(crate) fn hand_back(&mut self, id: Option<SessionId>) {
+        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
+            session.routed = session.routed.wrapping_sub(1);
+        }
+    }
+
+    /// A copy was delivered.
+    #[inline]
+    pub(crate) fn book_delivered(&mut self, id: SessionId, address: &str, payload_len: usize) {
+        self.ledger.delivered += 1;
+        self.ledger.delivered_bytes += payload_len as u64;
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.delivered += 1;
+        }
+        if let Some(account) = self.accounts.of(address) {
+            account.delivered += 1;
+        }
+    }
+
+    /// A copy's time ran out.
+    pub(crate) fn book_expired(&mut self, id: Option<SessionId>, address: &str) {
+        self.ledger.expired += 1;
+        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
+            session.expired += 1;
+        }
+        if let Some(account) = self.accounts.of(address) {
+            account.expired += 1;
+        }
+    }
+
+    /// A copy was dropped.
+    pub(crate) fn book_drop(&mut self, id: Option<SessionId>, address: &str, reason: DropReason) {
+        self.ledger.drop(reason);
+        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
+            session.drops.get_or_insert_default()[reason as usize] += 1;
+        }
+        if let Some(account) = self.accounts.of(address) {
+            account.dropped[reason as usize] += 1;
+        }
     }
 }

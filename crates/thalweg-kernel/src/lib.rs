@@ -9,16 +9,20 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod disk_queue;
+mod durable;
 mod effects;
 mod group;
 mod ids;
 mod inspect;
+pub mod journal;
 mod kernel;
 pub mod last_value;
 mod ledger;
 mod limits;
 mod publish;
 pub mod rate;
+mod restore;
 mod retained;
 mod route_cache;
 pub mod routes;
@@ -30,13 +34,14 @@ mod subscribe;
 mod timers;
 mod window;
 
-pub use effects::{Answer, CloseReason, Delivery, Effects, Native, Sent, Subscribed};
+pub use effects::{Answer, CloseReason, Delivery, Effects, Fetch, Native, Safety, Sent, Spot, Subscribed};
 pub use ids::{LinkId, SessionId, ShardId, Tag, Ticket};
 pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
-pub use ledger::{DropReason, Ledger};
+pub use ledger::{Account, DropReason, Ledger};
 pub use limits::{GroupStrategy, Limits, Overflow};
 pub use publish::{Draft, Outcome, Published};
+pub use restore::Part;
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};
 pub use shards::ShardMessage;

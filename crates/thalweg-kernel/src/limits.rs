@@ -1,6 +1,8 @@
 //! Every bound of the kernel, in one place. The server fills it in from the configuration.
 
-use thalweg_model::{Reliability, Span};
+use crate::effects::Safety;
+use std::sync::Arc;
+use thalweg_model::{Filter, Reliability, Span};
 
 /// What happens when a bounded queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,9 @@ pub struct Limits {
     pub queue_messages_max: usize,
     /// Bytes that may wait for one session.
     pub queue_bytes_max: usize,
-    /// What happens beyond either.
+    /// Bytes that wait for one session in memory; beyond them messages wait on disk. Only with a journal.
+    pub queue_memory_bytes_max: usize,
+    /// What happens beyond `queue_messages_max` or `queue_bytes_max`.
     pub overflow: Overflow,
     /// Whether at-most-once messages wait for an offline session too.
     pub queue_at_most_once_offline: bool,
@@ -85,6 +89,14 @@ pub struct Limits {
     pub reliability_max: Reliability,
     /// Addresses whose routes are remembered; twice as many at the most.
     pub route_cache_max: usize,
+    /// Whether what outlives its link is written to the journal, through [`Effects::persist`](crate::Effects::persist).
+    pub journal: bool,
+    /// How safe what was acknowledged is, where nothing else is said.
+    pub safety: Safety,
+    /// The same by address: of the filters that match, the safest word counts.
+    pub safety_filters: Arc<[(Filter, Safety)]>,
+    /// Prefixes of addresses, of whole levels, that have books of their own. Those a kernel was made with count.
+    pub ledger_prefixes: Arc<[Box<str>]>,
 }
 
 impl Default for Limits {
@@ -92,6 +104,7 @@ impl Default for Limits {
         Limits {
             queue_messages_max: 100_000,
             queue_bytes_max: 64 << 20,
+            queue_memory_bytes_max: 1 << 20,
             overflow: Overflow::DropNewest,
             queue_at_most_once_offline: false,
             in_flight_max: 1024,
@@ -115,6 +128,10 @@ impl Default for Limits {
             wildcards_enabled: true,
             reliability_max: Reliability::ExactlyOnce,
             route_cache_max: 65_536,
+            journal: false,
+            safety: Safety::Durable,
+            safety_filters: Arc::default(),
+            ledger_prefixes: Arc::default(),
         }
     }
 }

@@ -2,10 +2,14 @@
 
 use crate::Kernel;
 use crate::access::Permission;
-use crate::effects::{Delivery, Effects, Native, Sent};
+use crate::disk_queue::DiskQueue;
+use crate::durable::{Pending, Put, Written, is_kept};
+use crate::effects::{Delivery, Effects, Native, Safety, Sent};
 use crate::ids::{LinkId, SessionId, Tag, Ticket};
+use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
+use crate::retained::Retained;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
@@ -53,6 +57,8 @@ pub enum Outcome {
     Denied,
     /// The address is longer or deeper than it may be.
     BadAddress,
+    /// It would have to be kept and there is no room; nothing has happened. The publisher may try again later.
+    Full,
 }
 
 /// The address a session published to last, so that publishing there again costs a comparison.
@@ -66,6 +72,9 @@ impl Kernel {
     /// Publishes for a session. An exactly-once message is held by its ticket until [`Kernel::release`].
     #[inline]
     pub fn publish<E: Effects>(&mut self, id: SessionId, draft: Draft<'_>, now: Time, fx: &mut E) -> Published {
+        if self.journal_full && self.must_refuse(id, &draft) {
+            return Published { outcome: Outcome::Full, pause_until: None };
+        }
         let Some(session) = self.sessions.get_mut(id) else {
             return Published { outcome: Outcome::Denied, pause_until: None };
         };
@@ -78,6 +87,10 @@ impl Kernel {
         };
         if draft.reliability == Reliability::ExactlyOnce && !session.held.insert(draft.ticket) {
             self.ledger.repeated += 1;
+            // What was written down of it the first time may not be safe yet.
+            if let (true, Some(link)) = (session.durable, session.link) {
+                fx.hold(link);
+            }
             return Published { outcome: Outcome::Accepted, pause_until };
         }
         let ticket = draft.ticket;
@@ -85,14 +98,47 @@ impl Kernel {
         let outcome = self.publish_unheld(id, draft, now, fx);
         if exactly_once && !matches!(outcome, Outcome::Accepted | Outcome::NoMatch) {
             // A refused message is not held: its ticket is free at once.
-            self.release(id, ticket);
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.held.remove(ticket);
+            }
         }
         Published { outcome, pause_until }
     }
 
+    /// Whether the message would have to be written down.
+    #[cold]
+    fn must_refuse(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {
+        let publisher = self.sessions.get(id);
+        if draft.reliability == Reliability::AtMostOnce || publisher.is_some_and(|s| s.held.contains(draft.ticket)) {
+            return false;
+        }
+        if draft.retain != RetainOp::None {
+            return true;
+        }
+        let exactly_once = draft.reliability == Reliability::ExactlyOnce;
+        if exactly_once && publisher.is_some_and(|session| session.durable) {
+            return true;
+        }
+        let route = self.route(draft.address);
+        let durable = |receiver: &Receiver| self.sessions.get(receiver.session).is_some_and(|session| session.durable);
+        route.receivers.iter().any(durable)
+            || route.groups.iter().any(|group| self.group_number(*group) != 0)
+            || !route.shards.is_empty()
+    }
+
     /// The publisher will not repeat the exactly-once message of this ticket. False if there was none.
-    pub fn release(&mut self, id: SessionId, ticket: Ticket) -> bool {
-        self.sessions.get_mut(id).is_some_and(|session| session.held.remove(ticket))
+    pub fn release<E: Effects>(&mut self, id: SessionId, ticket: Ticket, fx: &mut E) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let known = session.held.remove(ticket);
+        if let (true, Some(link), queue) = (session.durable, session.link, session.uid) {
+            if known {
+                let safety = self.session_safety(id);
+                fx.persist(&Record::Released { queue, ticket }, safety);
+            }
+            // Repeated, it may have been written down only just now.
+            fx.hold(link);
+        }
+        known
     }
 
     /// Exactly-once messages of the session's peer that are not released yet.
@@ -158,28 +204,86 @@ impl Kernel {
         fx: &mut E,
     ) -> Outcome {
         let mut kept: Option<Message> = None;
-        if draft.retain != RetainOp::None && !self.retain(publisher, &draft, &mut kept, now, fx) {
-            // A full store costs the last value, not the message.
-            self.ledger.retain_refused += 1;
+        let mut is_last_value = false;
+        let mut sent_away = false;
+        if draft.retain != RetainOp::None {
+            let safety = self.asked_safety(publisher, route, &draft);
+            match self.retain(publisher, &draft, safety, &mut kept, now, fx) {
+                Retained::Here => is_last_value = is_kept(publisher, &draft),
+                Retained::Elsewhere => sent_away = true,
+                // A full store costs the last value, not the message.
+                Retained::Refused => self.ledger.retain_refused += 1,
+            }
         }
-        if route.is_empty() {
+        let outcome = if route.is_empty() {
             self.ledger.unmatched += 1;
-            return Outcome::NoMatch;
+            Outcome::NoMatch
+        } else {
+            self.ledger.matched += 1;
+            self.spread_here(publisher, route, &draft, &mut kept, now, fx);
+            if !route.groups.is_empty() || !route.shards.is_empty() {
+                let message = self.keep(publisher, &draft, &mut kept, now);
+                let safety = self.asked_safety(publisher, route, &draft);
+                for &group in &route.groups {
+                    sent_away |= self.publish_to_group(group, &message, safety, now, fx);
+                }
+                for &shard in &route.shards {
+                    self.ledger.forwarded += 1;
+                    sent_away = true;
+                    fx.send(crate::ShardId(shard), ShardMessage::Publish { message: message.clone(), safety });
+                }
+            }
+            Outcome::Accepted
+        };
+        if self.limits.journal {
+            self.write_down(publisher, route, &draft, is_last_value, sent_away, now, fx);
         }
-        self.ledger.matched += 1;
-        self.spread_here(publisher, route, &draft, &mut kept, now, fx);
-        if route.groups.is_empty() && route.shards.is_empty() {
-            return Outcome::Accepted;
+        outcome
+    }
+
+    /// Writes down what a publish has changed, and has its acknowledgement wait for that.
+    #[inline]
+    fn write_down<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        is_last_value: bool,
+        sent_away: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let session = publisher.and_then(|id| self.sessions.get(id));
+        let link = session.and_then(|session| session.link);
+        let number = session.map_or(0, |session| session.uid);
+        let held = match session {
+            // A will has no ticket.
+            Some(session) if session.durable && draft.ticket != 0 && draft.reliability == Reliability::ExactlyOnce => {
+                Some((session.uid, draft.ticket))
+            }
+            _ => None,
+        };
+        let must_wait = draft.reliability > Reliability::AtMostOnce;
+        if !self.pending_references.is_empty() || is_last_value {
+            let safety = self.asked_safety(publisher, route, draft);
+            self.persist_message(&Written { draft, publisher: number, is_last_value, held }, safety, now, fx);
+        } else if let Some((queue, ticket)) = held {
+            let safety = self.safety_of(publisher, route);
+            fx.persist(&Record::Held { queue, ticket }, safety);
+        } else if !sent_away {
+            return;
         }
-        let message = self.keep(publisher, &draft, &mut kept, now);
-        for &group in &route.groups {
-            self.publish_to_group(group, &message, now, fx);
+        if let (true, Some(link)) = (must_wait, link) {
+            fx.hold(link);
         }
-        for &shard in &route.shards {
-            self.ledger.forwarded += 1;
-            fx.send(crate::ShardId(shard), ShardMessage::Publish { message: message.clone() });
+    }
+
+    /// How safe a publish must be before it is acknowledged.
+    fn asked_safety(&self, publisher: Option<SessionId>, route: &Route, draft: &Draft<'_>) -> Safety {
+        match draft.reliability {
+            Reliability::AtMostOnce => Safety::Lazy,
+            _ => self.safety_of(publisher, route),
         }
-        Outcome::Accepted
     }
 
     /// Copies for this shard's own sessions.
@@ -217,13 +321,13 @@ impl Kernel {
         if self.sessions.get(receiver.session).is_none() {
             return; // It ended while the copies before this one were made.
         }
-        self.ledger.routed += 1;
+        self.book_routed(Some(receiver.session), draft.address);
         let retain = draft.retain != RetainOp::None && receiver.flags & RETAIN_AS_PUBLISHED != 0;
         let reliability = receiver.reliability.min(draft.reliability);
         if reliability == Reliability::AtMostOnce {
             let Some(session) = self.sessions.get_mut(receiver.session) else { return };
             // What waited while the session was away must not be overtaken.
-            let waits = self.limits.queue_at_most_once_offline && !session.waiting.is_empty();
+            let waits = self.limits.queue_at_most_once_offline && !session.is_queue_empty();
             if let Some(link) = session.link
                 && !waits
             {
@@ -249,52 +353,49 @@ impl Kernel {
                     native: if retain { None } else { draft.native },
                 };
                 let sent = fx.deliver(link, &delivery);
-                self.book_at_most_once(receiver.session, sent, draft.payload.len());
+                self.book_at_most_once(receiver.session, sent, draft.address, draft.payload.len());
                 return;
             }
             if !self.limits.queue_at_most_once_offline {
-                self.ledger.drop(DropReason::LinkGone);
+                self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
                 return;
             }
         }
         let message = self.keep(publisher, draft, kept, now);
+        let serial = self.serial_for(receiver.session);
         let entry = Entry {
             message,
             subscription_ids: receiver.subscription_ids(),
             group: NO_GROUP,
+            serial,
+            of_group: false,
             reliability,
             retain,
             redelivered: false,
         };
-        self.enqueue(receiver.session, entry, now, fx);
+        let put = self.enqueue(receiver.session, entry, now, fx);
+        if serial == 0 {
+            return;
+        }
+        let Some(session) = self.sessions.get(receiver.session) else { return };
+        let subscription_ids = receiver.subscription_ids();
+        let pending = Pending { retain, subscription_ids, ..Pending::new(session.uid, serial, reliability, 0) };
+        self.refer(receiver.session, pending, put);
     }
 
     /// Books what became of an at-most-once copy.
     #[inline]
-    pub(crate) fn book_at_most_once(&mut self, id: SessionId, sent: Sent, payload_len: usize) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(crate) fn book_at_most_once(&mut self, id: SessionId, sent: Sent, address: &str, payload_len: usize) {
+        if let Sent::Congested | Sent::Full = sent
+            && let Some(session) = self.sessions.get_mut(id)
+        {
+            session.congested = true;
+        }
         match sent {
-            Sent::Room => {
-                session.delivered += 1;
-                self.ledger.delivered += 1;
-                self.ledger.delivered_bytes += payload_len as u64;
-            }
-            Sent::Congested => {
-                session.congested = true;
-                session.delivered += 1;
-                self.ledger.delivered += 1;
-                self.ledger.delivered_bytes += payload_len as u64;
-            }
-            Sent::Full => {
-                session.congested = true;
-                session.dropped += 1;
-                self.ledger.drop(DropReason::SlowReceiver);
-            }
-            Sent::TooLarge => {
-                session.dropped += 1;
-                self.ledger.drop(DropReason::TooLarge);
-            }
-            Sent::Gone => self.ledger.drop(DropReason::LinkGone),
+            Sent::Room | Sent::Congested => self.book_delivered(id, address, payload_len),
+            Sent::Full => self.book_drop(Some(id), address, DropReason::SlowReceiver),
+            Sent::TooLarge => self.book_drop(Some(id), address, DropReason::TooLarge),
+            Sent::Gone => self.book_drop(Some(id), address, DropReason::LinkGone),
         }
     }
 
@@ -325,71 +426,95 @@ impl Kernel {
     }
 
     /// Sends a copy that must be settled, or lets it wait.
-    pub(crate) fn enqueue<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(crate) fn enqueue<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
         if session.can_take() {
-            self.send_entry(id, entry, now, fx);
-            return;
+            return self.send_entry(id, entry, now, fx);
         }
         let bytes = entry.message.bytes();
-        let (messages_max, bytes_max) = (self.limits.queue_messages_max, self.limits.queue_bytes_max);
-        let full = session.waiting.len() >= messages_max || session.waiting_bytes + bytes > bytes_max;
-        if self.pressure >= Pressure::DropWaiting {
-            session.dropped += 1;
-            self.ledger.drop(DropReason::Memory);
-            return;
+        let to_disk = self.goes_to_disk(id, &entry, bytes);
+        if self.pressure >= Pressure::DropWaiting && !to_disk {
+            self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
+            return Put::Done;
         }
-        if full {
+        if self.is_queue_full(id, bytes) {
             match self.limits.overflow {
-                Overflow::DropOldest if messages_max > 0 && bytes <= bytes_max => {
+                Overflow::DropOldest if self.limits.queue_messages_max > 0 && bytes <= self.limits.queue_bytes_max => {
                     // A large newcomer takes the place of several small ones.
-                    while (session.waiting.len() >= messages_max || session.waiting_bytes + bytes > bytes_max)
-                        && let Some(oldest) = session.waiting.pop_front()
-                    {
-                        let bytes = oldest.message.bytes();
-                        session.waiting_bytes -= bytes;
-                        self.waiting -= 1;
-                        self.bytes_held = self.bytes_held.saturating_sub(bytes);
-                        session.dropped += 1;
-                        self.ledger.drop(DropReason::QueueFull);
-                    }
+                    while self.is_queue_full(id, bytes) && self.drop_oldest(id, fx) {}
                 }
                 Overflow::DropNewest | Overflow::DropOldest => {
-                    session.dropped += 1;
-                    self.ledger.drop(DropReason::QueueFull);
-                    return;
+                    self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                    return Put::Done;
                 }
                 Overflow::Disconnect => {
-                    session.dropped += 1;
-                    self.ledger.drop(DropReason::QueueFull);
-                    return self.throw_out(id, now, fx);
+                    self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                    self.throw_out(id, now, fx);
+                    return Put::Done;
                 }
             }
         }
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.waiting_bytes += bytes;
-            self.bytes_held += bytes;
-            self.waiting += 1;
-            session.waiting.push_back(entry);
+        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
+        session.waiting_bytes += bytes;
+        self.bytes_held += bytes;
+        self.waiting += 1;
+        if to_disk {
+            self.push_to_disk(id, entry);
+            return Put::WaitsForDisk;
         }
+        session.waiting.push_back(entry);
+        Put::Waits
+    }
+
+    fn is_queue_full(&self, id: SessionId, bytes: usize) -> bool {
+        self.sessions.get(id).is_some_and(|session| {
+            session.waiting_len() >= self.limits.queue_messages_max
+                || session.waiting_bytes + bytes > self.limits.queue_bytes_max
+        })
+    }
+
+    /// Makes room in a full queue; false if there is nothing to drop.
+    fn drop_oldest<E: Effects>(&mut self, id: SessionId, fx: &mut E) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        if let Some(oldest) = session.waiting.pop_front() {
+            let bytes = oldest.message.bytes();
+            session.waiting_bytes -= bytes;
+            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
+            self.persist_removed(id, &oldest, fx);
+        } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
+            session.waiting_bytes -= dropped.bytes;
+            self.bytes_held = self.bytes_held.saturating_sub(dropped.memory);
+            // Its address is on disk, too.
+            self.book_drop(Some(id), "", DropReason::QueueFull);
+            self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done, fx);
+        } else {
+            return false;
+        }
+        self.waiting -= 1;
+        true
     }
 
     /// Sends a copy; the caller has made sure that the session can take it. An at-most-once copy that waited is sent
     /// without a tag.
-    pub(crate) fn send_entry<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(link) = session.link else { return };
+    pub(crate) fn send_entry<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
+        let Some(link) = session.link else { return Put::Done };
         if entry.reliability == Reliability::AtMostOnce {
             let sent = fx.deliver(link, &entry.delivery(0, now));
-            self.book_at_most_once(id, sent, entry.message.payload().len());
-            return;
+            self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
+            return Put::Done;
         }
         let bytes = entry.message.bytes();
         let in_group = u32::from(entry.group != NO_GROUP);
         let redelivered = entry.redelivered;
         let tag = session.window.push(entry, now);
-        let Some(slot) = session.window.get_mut(tag) else { return };
-        let crate::window::SlotState::ExpectSettle(entry) = &slot.state else { return };
+        let Some(slot) = session.window.get_mut(tag) else { return Put::Done };
+        let crate::window::SlotState::ExpectSettle(entry) = &slot.state else { return Put::Done };
+        if entry.reliability == Reliability::ExactlyOnce && entry.serial != 0 && session.durable {
+            // Its tag must be written down first: the receiver will tell a repetition by it.
+            fx.hold(link);
+        }
         let sent = fx.deliver(link, &entry.delivery(tag, now));
         match sent {
             Sent::Room | Sent::Congested | Sent::Gone => {
@@ -403,6 +528,7 @@ impl Kernel {
                 self.bytes_held += bytes;
                 self.unsettled += 1;
                 self.ledger.redelivered += u64::from(redelivered);
+                Put::Sent(tag)
             }
             Sent::Full => {
                 session.congested = true;
@@ -412,11 +538,13 @@ impl Kernel {
                     self.waiting += 1;
                     session.waiting.push_front(entry);
                 }
+                Put::Waits
             }
             Sent::TooLarge => {
-                session.window.undo(tag);
-                session.dropped += 1;
-                self.ledger.drop(DropReason::TooLarge);
+                if let Some(entry) = session.window.undo(tag) {
+                    self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
+                }
+                Put::Done
             }
         }
     }

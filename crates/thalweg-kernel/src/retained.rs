@@ -4,7 +4,8 @@
 //! the shards one after the other and goes on only while the subscriber has credit: `#` over millions of values neither
 //! truncates nor floods.
 
-use crate::effects::{Delivery, Effects};
+use crate::durable::Pending;
+use crate::effects::{Delivery, Effects, Safety};
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
@@ -37,6 +38,17 @@ pub(crate) struct Scan {
     serial: u32,
 }
 
+/// What became of a retain operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retained {
+    /// It was applied.
+    Here,
+    /// Another shard, the address's home, applies it.
+    Elsewhere,
+    /// There is no room, or last values are not kept.
+    Refused,
+}
+
 /// Where a scan stands after some work.
 enum Progress {
     Done,
@@ -49,25 +61,26 @@ enum Progress {
 }
 
 impl Kernel {
-    /// Applies the retain operation of a publish. False if the value cannot be kept.
+    /// Applies the retain operation of a publish.
     pub(crate) fn retain<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         draft: &Draft<'_>,
+        safety: Safety,
         kept: &mut Option<Message>,
         now: Time,
         fx: &mut E,
-    ) -> bool {
+    ) -> Retained {
         if !self.limits.retain_enabled {
-            return false;
+            return Retained::Refused;
         }
         let message = self.keep(publisher, draft, kept, now);
         let owner = home(draft.address, self.shards);
         if owner != self.shard {
-            fx.send(owner, ShardMessage::Retain { message });
-            return true;
+            fx.send(owner, ShardMessage::Retain { message, safety });
+            return Retained::Elsewhere;
         }
-        self.keep_last_value(message)
+        if self.keep_last_value(message) { Retained::Here } else { Retained::Refused }
     }
 
     pub(crate) fn keep_last_value(&mut self, message: Message) -> bool {
@@ -189,22 +202,42 @@ impl Kernel {
         if !ready {
             return Err(message);
         }
-        self.ledger.routed += 1;
+        self.book_routed(Some(id), message.address());
         let subscription_ids =
             if subscription == 0 { SubscriptionIds::None } else { SubscriptionIds::One(subscription) };
-        let entry = Entry { message, subscription_ids, group: NO_GROUP, reliability, retain: true, redelivered: false };
+        // An exactly-once delivery is written down: its receiver will tell a repetition by its tag. Others are not: if
+        // the broker ends, so does the scan, and a new subscription brings the value again.
+        let exactly_once = reliability == Reliability::ExactlyOnce;
+        let serial = if exactly_once { self.serial_for(id) } else { 0 };
+        let entry = Entry {
+            message,
+            subscription_ids,
+            group: NO_GROUP,
+            serial,
+            of_group: false,
+            reliability,
+            retain: true,
+            redelivered: false,
+        };
         if reliability == Reliability::AtMostOnce {
             let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, now) });
             if sent == crate::effects::Sent::Full {
-                self.ledger.routed -= 1;
+                self.unbook_routed(Some(id), entry.message.address());
                 if let Some(session) = self.sessions.get_mut(id) {
                     session.congested = true;
                 }
                 return Err(entry.message);
             }
-            self.book_at_most_once(id, sent, entry.message.payload().len());
-        } else {
+            self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
+        } else if serial == 0 {
             self.send_entry(id, entry, now, fx);
+        } else {
+            let (message, ids) = (entry.message.clone(), entry.subscription_ids.clone());
+            let put = self.send_entry(id, entry, now, fx);
+            let Some(queue) = self.sessions.get(id).map(|session| session.uid) else { return Ok(()) };
+            let pending =
+                Pending { retain: true, subscription_ids: ids, ..Pending::new(queue, serial, reliability, 0) };
+            self.persist_entry(id, &message, pending, put, fx);
         }
         Ok(())
     }
@@ -233,10 +266,14 @@ impl Kernel {
         self.run_scans(id, now, fx);
     }
 
-    /// Books last values that could not be kept although another shard had accepted them.
-    pub(crate) fn on_retain(&mut self, message: Message) {
-        if !self.keep_last_value(message) {
+    /// Applies a retain operation that came to another shard.
+    pub(crate) fn on_retain<E: Effects>(&mut self, message: Message, safety: Safety, fx: &mut E) {
+        // What the broker says about itself it will say again.
+        let is_kept = self.limits.journal && (message.publisher() != 0 || !message.address().starts_with('$'));
+        if !self.keep_last_value(message.clone()) {
             self.ledger.retain_refused += 1;
+        } else if is_kept {
+            self.persist_kept(&message, true, safety, fx);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Kernel;
 use crate::access::Permission;
+use crate::effects::Safety;
 use crate::ids::SessionId;
 use hashbrown::HashMap;
 use std::rc::Rc;
@@ -47,6 +48,8 @@ pub(crate) struct Route {
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) groups: Vec<u32>,
     pub(crate) shards: Vec<u16>,
+    /// How safe publishes there are before they are acknowledged, if a filter says so.
+    pub(crate) safety: Option<Safety>,
 }
 
 /// A session that wants an address, through one subscription or several.
@@ -115,6 +118,8 @@ impl Kernel {
         let bucket = self.routes.bucket_of(address);
         let mut route =
             Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
+        let said = self.limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
+        route.safety = said.map(|(_, safety)| *safety).max();
         let mut sinks: Vec<Sink> = Vec::new();
         self.routes.for_each_match(address, |sink| match sink.kind {
             SinkKind::Session => sinks.push(*sink),

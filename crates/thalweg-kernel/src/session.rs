@@ -1,14 +1,15 @@
 //! Who is here, and what waits for them.
 
 use crate::access::Access;
-use crate::effects::{CloseReason, Effects, Sent};
+use crate::disk_queue::DiskQueue;
+use crate::effects::{CloseReason, Effects, Safety, Sent};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::Memo;
 use crate::rate::TokenBucket;
 use crate::retained::Scan;
 use crate::timers::TimerKind;
-use crate::window::{SlotState, Window};
+use crate::window::{Slot, SlotState, Window};
 use crate::{Draft, Kernel};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +25,10 @@ pub(crate) struct Entry {
     pub(crate) subscription_ids: SubscriptionIds,
     /// The group it came through, [`NO_GROUP`] if none.
     pub(crate) group: u32,
+    /// Names it in the journal, 0 if it is not written down.
+    pub(crate) serial: u64,
+    /// In the journal it is in its group's queue, not in the session's own.
+    pub(crate) of_group: bool,
     pub(crate) reliability: Reliability,
     pub(crate) retain: bool,
     pub(crate) redelivered: bool,
@@ -38,6 +43,8 @@ impl Entry {
             message,
             subscription_ids: SubscriptionIds::None,
             group: NO_GROUP,
+            serial: 0,
+            of_group: false,
             reliability: Reliability::AtLeastOnce,
             retain: false,
             redelivered: false,
@@ -119,12 +126,20 @@ pub struct Grants {
     pub groups: bool,
     /// Publishes per second in place of the limits' rate; 0 is no limit.
     pub publish_rate: Option<u64>,
+    /// How safe what it is told must be, in place of the limits' word.
+    pub safety: Option<Safety>,
 }
 
 impl Default for Grants {
     /// All that the limits allow.
     fn default() -> Self {
-        Grants { reliability_max: Reliability::ExactlyOnce, wildcards: true, groups: true, publish_rate: None }
+        Grants {
+            reliability_max: Reliability::ExactlyOnce,
+            wildcards: true,
+            groups: true,
+            publish_rate: None,
+            safety: None,
+        }
     }
 }
 
@@ -170,8 +185,10 @@ pub(crate) struct Held {
 /// A session's state.
 pub(crate) struct Session {
     pub(crate) client: Arc<str>,
-    /// Unique in the process and never reused.
+    /// Unique in the broker's life, over restarts, and never reused.
     pub(crate) uid: u64,
+    /// It outlives its link, and is written down.
+    pub(crate) durable: bool,
     pub(crate) link: Option<LinkId>,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) access: Access,
@@ -192,7 +209,10 @@ pub(crate) struct Session {
     /// Its link was ended for a full queue; what follows from that is still to come, in [`Kernel::work`].
     pub(crate) overflowed: bool,
     pub(crate) waiting: VecDeque<Entry>,
+    /// Of all that waits, in memory and on disk.
     pub(crate) waiting_bytes: usize,
+    /// What waits behind `waiting` on disk.
+    pub(crate) disk: Option<Box<DiskQueue>>,
     pub(crate) window: Window,
     /// Unsettled deliveries of an earlier link that this link's receiver has no credit for yet.
     pub(crate) repeats: VecDeque<Tag>,
@@ -206,8 +226,13 @@ pub(crate) struct Session {
     pub(crate) scans: Vec<Scan>,
     pub(crate) meters: Option<Box<Meters>>,
     pub(crate) received: u64,
+    pub(crate) routed: u64,
+    /// Copies that an earlier run left behind.
+    pub(crate) restored: u64,
     pub(crate) delivered: u64,
-    pub(crate) dropped: u64,
+    pub(crate) expired: u64,
+    /// Nothing until something is dropped.
+    pub(crate) drops: Option<Box<[u64; DropReason::ALL.len()]>>,
 }
 
 /// Admission limits of one session.
@@ -223,7 +248,31 @@ impl Session {
 
     /// Whether a copy that must be settled can leave right now.
     pub(crate) fn can_take(&self) -> bool {
-        self.link.is_some() && !self.congested && self.waiting.is_empty() && self.has_credit()
+        self.link.is_some() && !self.congested && self.is_queue_empty() && self.has_credit()
+    }
+
+    pub(crate) fn is_queue_empty(&self) -> bool {
+        self.waiting.is_empty() && self.disk.is_none()
+    }
+
+    /// What it was given through a group and has not settled.
+    pub(crate) fn entries_of_group(&mut self, index: u32) -> impl Iterator<Item = &mut Entry> {
+        let sent = self.window.iter_mut().filter_map(|(_, slot)| match &mut slot.state {
+            SlotState::ExpectSettle(entry) => Some(entry),
+            _ => None,
+        });
+        sent.chain(&mut self.waiting).filter(move |entry| entry.group == index)
+    }
+
+    /// How many copies wait, in memory and on disk.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
+    }
+
+    /// Memory that what waits takes.
+    pub(crate) fn memory_held(&self) -> usize {
+        let disk = self.disk.as_ref().map_or((0, 0), |disk| (disk.bytes(), disk.memory()));
+        self.waiting_bytes - disk.0 + disk.1
     }
 }
 
@@ -266,6 +315,11 @@ impl HeldTickets {
         was
     }
 
+    pub(crate) fn contains(&self, ticket: u16) -> bool {
+        let (page, word, bit) = Self::place(ticket);
+        self.pages.iter().any(|(number, bits)| *number == page && bits[word] & bit != 0)
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -291,20 +345,25 @@ impl Kernel {
         }
         if let Some(&id) = self.by_client.get(open.client) {
             if !open.fresh {
-                return Ok(self.resume_session(id, open, expiry, now));
+                return Ok(self.resume_session(id, open, expiry, now, fx));
             }
             self.end_session(id, now, fx);
+            if self.limits.journal {
+                // What is forgotten must not come back after the answer.
+                fx.hold(open.link);
+            }
         } else if self.sessions.len() >= self.limits.sessions_max {
             return Err(OpenRefusal::TooManySessions);
         } else if self.pressure >= Pressure::RefuseSessions {
             return Err(OpenRefusal::Overloaded);
         }
-        self.uid_next += 1;
         let client: Arc<str> = open.client.into();
+        let (link, durable) = (open.link, self.limits.journal && expiry > Span::ZERO);
         let session = Session {
             client: client.clone(),
-            uid: self.uid_next,
-            link: Some(open.link),
+            uid: self.next_number(),
+            durable,
+            link: Some(link),
             user: open.user,
             access: open.access,
             dialect: open.dialect,
@@ -322,6 +381,7 @@ impl Kernel {
             overflowed: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            disk: None,
             window: Window::default(),
             repeats: VecDeque::new(),
             openings: 1,
@@ -331,16 +391,32 @@ impl Kernel {
             scans: Vec::new(),
             meters: self.limits.meters(&open.grants, now),
             received: 0,
+            routed: 0,
+            restored: 0,
             delivered: 0,
-            dropped: 0,
+            expired: 0,
+            drops: None,
         };
         let id = self.sessions.insert(session);
         self.by_client.insert(client, id);
         self.online += 1;
+        if durable {
+            let safety = self.session_safety(id);
+            self.persist_session(id, safety, fx);
+            fx.hold(link);
+        }
         Ok(Opened { session: id, resumed: false, expiry })
     }
 
-    fn resume_session(&mut self, id: SessionId, open: OpenSession<'_>, expiry: Span, now: Time) -> Opened {
+    fn resume_session<E: Effects>(
+        &mut self,
+        id: SessionId,
+        open: OpenSession<'_>,
+        expiry: Span,
+        now: Time,
+        fx: &mut E,
+    ) -> Opened {
+        let link = open.link;
         let in_flight_max = open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1);
         if let Some(session) = self.sessions.get_mut(id) {
             session.link = Some(open.link);
@@ -361,6 +437,11 @@ impl Kernel {
             session.in_flight_max = in_flight_max;
             session.congested = false;
             self.online += 1;
+            if session.durable {
+                let safety = self.session_safety(id);
+                self.persist_session(id, safety, fx);
+                fx.hold(link);
+            }
         }
         Opened { session: id, resumed: true, expiry }
     }
@@ -388,7 +469,7 @@ impl Kernel {
         for (tag, slot) in session.window.iter_mut() {
             match &mut slot.state {
                 SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
-                SlotState::ExpectReleased => fx.release(link, tag),
+                SlotState::ExpectReleased { .. } => fx.release(link, tag),
                 SlotState::Moved => {}
             }
         }
@@ -412,9 +493,10 @@ impl Kernel {
             if fx.deliver(link, &entry.delivery(tag, now)) == Sent::TooLarge {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 self.unsettled -= 1;
-                session.window.remove(tag);
-                session.dropped += 1;
-                self.ledger.drop(DropReason::TooLarge);
+                if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.remove(tag) {
+                    self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
+                    self.persist_settled(id, &entry, tag, fx);
+                }
                 continue;
             }
             self.ledger.redelivered += 1;
@@ -497,6 +579,7 @@ impl Kernel {
         if expires_at != Time::NEVER {
             self.timers.set(expires_at, id, TimerKind::SessionExpiry);
         }
+        self.persist_session(id, Safety::Lazy, fx);
         self.groups_member_changed(id, now, fx);
         if self.limits.group_redispatch {
             self.return_group_copies(id, now, fx);
@@ -519,6 +602,8 @@ impl Kernel {
         };
         self.ledger.own += 1;
         self.publish_unheld(id, draft, now, fx);
+        // Written down behind the message itself, so that a will is rather published twice than never.
+        self.persist_session(id, Safety::Lazy, fx);
     }
 
     /// Forgets a session: its subscriptions, what waits for it, its name.
@@ -535,18 +620,27 @@ impl Kernel {
             self.online -= 1;
         }
         self.by_client.remove(&session.client);
-        let mut lost = session.waiting.len();
-        self.waiting -= lost;
+        self.waiting -= session.waiting_len();
+        for entry in &session.waiting {
+            self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
+        }
+        let on_disk = session.waiting_len() - session.waiting.len();
+        self.ledger.drop_many(DropReason::SessionEnded, on_disk);
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state {
                 self.unsettled -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                lost += 1;
+                self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
+                if entry.of_group {
+                    self.persist_group_removed(entry.group, entry.serial, fx);
+                }
             }
         }
-        self.bytes_held = self.bytes_held.saturating_sub(session.waiting_bytes);
-        self.ledger.drop_many(DropReason::SessionEnded, lost);
-        self.return_to_groups(moved, now, fx);
+        self.bytes_held = self.bytes_held.saturating_sub(session.memory_held());
+        self.return_to_groups(session.uid, moved, now, fx);
+        if session.durable {
+            self.persist_session_ended(session.uid, fx);
+        }
     }
 
     /// Ends a session's link from our side; the session itself lives on for its expiry unless `forget`.
@@ -560,14 +654,6 @@ impl Kernel {
             self.end_session(id, now, fx);
         }
         true
-    }
-
-    /// Changes how long a session outlives its link.
-    pub fn set_session_expiry(&mut self, id: SessionId, expiry: Span) {
-        let max = self.limits.session_expiry_max;
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.expiry = expiry.min(max);
-        }
     }
 
     /// Replaces what a session may do, e.g. after its peer proved anew who it is.

@@ -1,8 +1,9 @@
 //! A receiver says what became of a delivery, and room is made for the next.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, Tag};
+use crate::journal::Record;
 use crate::session::{Entry, NO_GROUP};
 use crate::window::{SlotState, Window};
 use thalweg_model::{Reliability, Time};
@@ -36,17 +37,26 @@ impl Kernel {
         match said {
             Settlement::Received => {
                 let Some(slot) = session.window.get_mut(tag) else { return Settled::Unknown };
-                let entry = match &slot.state {
+                match &slot.state {
                     SlotState::ExpectSettle(entry) if entry.reliability == Reliability::ExactlyOnce => {
-                        std::mem::replace(&mut slot.state, SlotState::ExpectReleased)
+                        let durable = session.durable && entry.serial != 0 && !entry.of_group;
+                        let released = SlotState::ExpectReleased { durable };
+                        if let SlotState::ExpectSettle(entry) = std::mem::replace(&mut slot.state, released) {
+                            let queue = session.uid;
+                            if durable {
+                                let safety = self.session_safety(id);
+                                fx.persist(&Record::Received { queue, tag }, safety);
+                                fx.hold(link);
+                            } else if entry.of_group {
+                                self.persist_group_removed(entry.group, entry.serial, fx);
+                            }
+                            self.book_settled(id, &entry);
+                        }
                     }
-                    SlotState::ExpectReleased => SlotState::ExpectReleased,
+                    SlotState::ExpectReleased { .. } => {}
                     _ => return Settled::Unknown,
-                };
-                fx.release(link, tag);
-                if let SlotState::ExpectSettle(entry) = entry {
-                    self.book_settled(id, &entry, true);
                 }
+                fx.release(link, tag);
                 Settled::Known
             }
             Settlement::Settled | Settlement::Rejected => {
@@ -54,8 +64,16 @@ impl Kernel {
                     return Settled::Unknown;
                 }
                 let Some(slot) = session.window.remove(tag) else { return Settled::Unknown };
-                if let SlotState::ExpectSettle(entry) = slot.state {
-                    self.book_settled(id, &entry, said == Settlement::Settled);
+                match slot.state {
+                    SlotState::ExpectSettle(entry) => {
+                        self.book_settled(id, &entry);
+                        self.persist_settled(id, &entry, tag, fx);
+                    }
+                    SlotState::ExpectReleased { durable: true } => {
+                        let queue = session.uid;
+                        fx.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                    }
+                    SlotState::ExpectReleased { durable: false } | SlotState::Moved => {}
                 }
                 self.repeat(id, now, fx);
                 self.pump(id, now, fx);
@@ -64,17 +82,15 @@ impl Kernel {
         }
     }
 
-    fn book_settled(&mut self, id: SessionId, entry: &Entry, delivered: bool) {
+    fn book_settled(&mut self, id: SessionId, entry: &Entry) {
         self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
         self.unsettled -= 1;
         // A rejected copy reached its receiver, too: the refusal is the receiver's own.
-        self.ledger.delivered += 1;
-        self.ledger.delivered_bytes += entry.message.payload().len() as u64;
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.delivered += u64::from(delivered);
-            if entry.group != NO_GROUP {
-                session.group_in_flight = session.group_in_flight.saturating_sub(1);
-            }
+        self.book_delivered(id, entry.message.address(), entry.message.payload().len());
+        if entry.group != NO_GROUP
+            && let Some(session) = self.sessions.get_mut(id)
+        {
+            session.group_in_flight = session.group_in_flight.saturating_sub(1);
         }
     }
 
@@ -88,7 +104,12 @@ impl Kernel {
             }
             let has_credit = session.has_credit();
             match session.waiting.front() {
-                None => break,
+                None if session.disk.is_none() => break,
+                None => match self.refill(id, fx) {
+                    true => continue,
+                    // What was fetched comes with `on_fetched`.
+                    false => return,
+                },
                 Some(entry) if entry.reliability > Reliability::AtMostOnce && !has_credit => return,
                 Some(_) => {}
             }
@@ -98,10 +119,18 @@ impl Kernel {
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if entry.message.expires() <= now {
-                self.ledger.expired += 1;
+                self.book_expired(Some(id), entry.message.address());
+                self.persist_removed(id, &entry, fx);
                 continue;
             }
-            self.send_entry(id, entry, now, fx);
+            if session.disk.is_some() {
+                self.refill(id, fx);
+            }
+            let (serial, reliability, of_group) = (entry.serial, entry.reliability, entry.of_group);
+            let put = self.send_entry(id, entry, now, fx);
+            if !of_group {
+                self.persist_put(id, serial, reliability, put, fx);
+            }
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.waiting.capacity() > 1024 {
@@ -115,22 +144,29 @@ impl Kernel {
         }
     }
 
-    /// Drops everything in a session's queue that has expired; for queues nobody reads.
-    pub(crate) fn expire_waiting(&mut self, id: SessionId, now: Time) {
+    /// Drops everything in a session's queue that has expired; for queues nobody reads. What is on disk is looked at when
+    /// it is fetched.
+    pub(crate) fn expire_waiting<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let before = (session.waiting.len(), session.waiting_bytes);
-        let bytes = &mut session.waiting_bytes;
-        session.waiting.retain(|entry| {
-            let keep = entry.message.expires() > now;
-            if !keep {
-                *bytes -= entry.message.bytes();
+        if !session.waiting.iter().any(|entry| entry.message.expires() <= now) {
+            return;
+        }
+        let before = session.waiting_bytes;
+        let mut expired = Vec::new();
+        for entry in std::mem::take(&mut session.waiting) {
+            if entry.message.expires() > now {
+                session.waiting.push_back(entry);
+            } else {
+                session.waiting_bytes -= entry.message.bytes();
+                expired.push(entry);
             }
-            keep
-        });
-        let expired = before.0 - session.waiting.len();
-        self.waiting -= expired;
-        self.ledger.expired += expired as u64;
-        self.bytes_held = self.bytes_held.saturating_sub(before.1 - session.waiting_bytes);
+        }
+        self.waiting -= expired.len();
+        self.bytes_held = self.bytes_held.saturating_sub(before - session.waiting_bytes);
+        for entry in expired {
+            self.book_expired(Some(id), entry.message.address());
+            self.persist_removed(id, &entry, fx);
+        }
     }
 }
 
@@ -139,6 +175,6 @@ fn may_settle(window: &mut Window, tag: Tag, said: Settlement) -> bool {
     let Some(slot) = window.get_mut(tag) else { return false };
     match &slot.state {
         SlotState::ExpectSettle(entry) => said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce,
-        SlotState::ExpectReleased | SlotState::Moved => true,
+        SlotState::ExpectReleased { .. } | SlotState::Moved => true,
     }
 }

@@ -1,8 +1,9 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, ShardId};
+use crate::journal::Record;
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
 use crate::route_cache::{Sink, SinkKind};
@@ -44,6 +45,8 @@ pub enum ShardMessage {
     Publish {
         /// The message.
         message: Message,
+        /// How safe it must be before its publisher's acknowledgement leaves.
+        safety: Safety,
     },
     /// For a member of the group that is yours.
     PublishToGroup {
@@ -51,11 +54,19 @@ pub enum ShardMessage {
         key: Arc<str>,
         /// The message.
         message: Message,
+        /// How safe it must be before its publisher's acknowledgement leaves.
+        safety: Safety,
+        /// The entry that it was in the sender's queue, if it was written down there: number and serial.
+        from: (u64, u64),
+        /// It may have been delivered before.
+        redelivered: bool,
     },
     /// Becomes, or clears, the last value of its address, whose home you are.
     Retain {
         /// The message; its retain operation says which.
         message: Message,
+        /// How safe it must be before its publisher's acknowledgement leaves.
+        safety: Safety,
     },
     /// Which of your last values match?
     Scan {
@@ -85,9 +96,9 @@ impl ShardMessage {
     /// Bytes of memory it holds, roughly, for whoever bounds what is under way.
     pub fn bytes(&self) -> usize {
         match self {
-            ShardMessage::Publish { message }
+            ShardMessage::Publish { message, .. }
             | ShardMessage::PublishToGroup { message, .. }
-            | ShardMessage::Retain { message } => message.bytes(),
+            | ShardMessage::Retain { message, .. } => message.bytes(),
             ShardMessage::Found { messages, .. } => messages.iter().map(Message::bytes).sum(),
             _ => size_of::<ShardMessage>(),
         }
@@ -98,12 +109,19 @@ impl Kernel {
     /// Takes a message from another shard's kernel.
     pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
         match message {
-            ShardMessage::Publish { message } => self.on_publish(&message, now, fx),
-            ShardMessage::PublishToGroup { key, message } => {
+            ShardMessage::Publish { message, safety } => self.on_publish(&message, safety, now, fx),
+            ShardMessage::PublishToGroup { key, message, safety, from, redelivered } => {
                 self.ledger.arrived += 1;
-                self.on_publish_to_group(&key, message, now, fx);
+                self.on_publish_to_group(&key, &message, redelivered, now, fx);
+                if !self.pending_references.is_empty() {
+                    self.persist_kept(&message, false, safety, fx);
+                }
+                if from.1 != 0 {
+                    // In the same batch, so that it is never in both queues nor in none.
+                    fx.persist(&Record::Removed { queue: from.0, serial: from.1 }, Safety::Lazy);
+                }
             }
-            ShardMessage::Retain { message } => self.on_retain(message),
+            ShardMessage::Retain { message, safety } => self.on_retain(message, safety, fx),
             ShardMessage::Interest { filter, wanted, question } => {
                 self.on_interest(from, &filter, wanted);
                 self.answer_shard(from, question, fx);
@@ -125,21 +143,15 @@ impl Kernel {
         }
     }
 
-    fn on_publish<E: Effects>(&mut self, message: &Message, now: Time, fx: &mut E) {
+    fn on_publish<E: Effects>(&mut self, message: &Message, safety: Safety, now: Time, fx: &mut E) {
         self.ledger.arrived += 1;
         let route = self.route(message.address());
         let expires = message.expires();
-        let draft = Draft {
-            address: message.address(),
-            payload: message.payload(),
-            reliability: message.reliability(),
-            retain: message.retain(),
-            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
-            properties: message.properties(),
-            ticket: 0,
-            native: None,
-        };
+        let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         self.spread_here(None, &route, &draft, &mut Some(message.clone()), now, fx);
+        if !self.pending_references.is_empty() {
+            self.persist_kept(message, false, safety, fx);
+        }
     }
 
     fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {

@@ -3,7 +3,9 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::{Answer, Effects, Subscribed};
+use crate::group::Group;
 use crate::ids::{LinkId, SessionId, Ticket};
+use crate::journal::Record;
 use crate::retained::Scan;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, NO_GROUP};
@@ -88,6 +90,9 @@ impl Kernel {
             return;
         }
         session.scans.extend(pending.scans);
+        if session.durable {
+            fx.hold(pending.link);
+        }
         fx.answer(pending.link, pending.ticket, &Answer::Subscribed(pending.outcomes));
         self.pump(id, now, fx);
     }
@@ -109,6 +114,7 @@ impl Kernel {
             None => self.subscribe_alone(id, wish, reliability, number, pending, fx),
         };
         let Some(is_new) = is_new else { return Subscribed::TooMany };
+        self.persist_subscription(id, wish, reliability, fx);
         // Last values are not sent to groups : a new member would make everybody receive them again.
         let wanted = match wish.last_values {
             LastValueWish::Always => true,
@@ -202,7 +208,7 @@ impl Kernel {
     }
 
     /// Whether a session of this shard has a subscription of its own to exactly this filter.
-    fn is_wanted_here(&self, filter: &str) -> bool {
+    pub(crate) fn is_wanted_here(&self, filter: &str) -> bool {
         self.routes.sinks(filter).iter().any(|sink| sink.kind == SinkKind::Session)
     }
 
@@ -217,6 +223,9 @@ impl Kernel {
     ) {
         let Some(link) = self.sessions.get(id).and_then(|session| session.link) else { return };
         let existed = filters.iter().map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx)).collect();
+        if self.sessions.get(id).is_some_and(|session| session.durable) {
+            fx.hold(link);
+        }
         fx.answer(link, ticket, &Answer::Unsubscribed(existed));
     }
 
@@ -239,7 +248,13 @@ impl Kernel {
         let is = |held: &Held| held.group == group && *held.filter == *filter;
         let Some(at) = session.subscriptions.iter().rposition(is) else { return false };
         let held = session.subscriptions.swap_remove(at);
+        let name = self.groups.get(held.group as usize).and_then(Option::as_ref).map(Group::name);
         self.drop_subscription(id, &held, now, fx);
+        if let Some(session) = self.sessions.get(id).filter(|session| session.durable) {
+            let record = Record::Unsubscribed { queue: session.uid, filter, group: name.as_deref() };
+            let safety = self.session_safety(id);
+            fx.persist(&record, safety);
+        }
         true
     }
 

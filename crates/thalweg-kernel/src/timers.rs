@@ -1,8 +1,9 @@
 //! What must happen later.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::effects::{Effects, Safety};
 use crate::ids::SessionId;
+use crate::journal::Record;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
 
@@ -68,10 +69,15 @@ impl Kernel {
         }
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
-            self.last_values.expire(now, SWEEP_MAX);
+            let journal = self.limits.journal;
+            self.last_values.expire(now, SWEEP_MAX, |address| {
+                if journal {
+                    fx.persist(&Record::Cleared { address }, Safety::Lazy);
+                }
+            });
             for _ in 0..SWEEP_SESSIONS_MAX.min(self.sessions.capacity()) {
                 self.sweep_next = (self.sweep_next + 1) % self.sessions.capacity().max(1) as u32;
-                self.expire_waiting(SessionId(self.sweep_next), now);
+                self.expire_waiting(SessionId(self.sweep_next), now, fx);
             }
         }
     }

@@ -25,7 +25,10 @@ pub(crate) enum SlotState {
     /// For the receiver to settle, or to confirm receipt of an exactly-once delivery.
     ExpectSettle(Entry),
     /// For the receiver to confirm the release of an exactly-once delivery; the message itself is done with.
-    ExpectReleased,
+    ExpectReleased {
+        /// Whether the journal knows of it.
+        durable: bool,
+    },
     /// For a late settlement of a delivery that went to another member of its group.
     Moved,
 }
@@ -41,6 +44,27 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// What an earlier run left, in the order in which it was sent.
+    pub(crate) fn restored(slots: Vec<(Tag, SlotState)>, now: Time) -> Self {
+        let mut window = Window { unsettled: slots.len() as u32, ..Window::default() };
+        let Some(&(newest, _)) = slots.last() else { return window };
+        let behind =
+            |tag: Tag| (usize::from(newest) + usize::from(Tag::MAX) - usize::from(tag)) % usize::from(Tag::MAX);
+        let span = slots.iter().map(|(tag, _)| behind(*tag)).filter(|behind| *behind < SPAN_MAX).max().unwrap_or(0);
+        window.front = nth(newest, usize::from(Tag::MAX) - span);
+        window.ring.resize_with(span + 1, || None);
+        for (tag, state) in slots {
+            let slot = Slot { state, sent_at: now };
+            match window.ring.get_mut(span.wrapping_sub(behind(tag))) {
+                Some(place) => *place = Some(slot),
+                None => {
+                    window.aside.insert(tag, slot);
+                }
+            }
+        }
+        window
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.unsettled
     }
@@ -186,6 +210,23 @@ mod tests {
         assert_eq!(window.len(), 1);
         assert!(window.remove(stuck).is_some());
         assert_eq!(window.len(), 0);
+    }
+
+    #[test]
+    fn a_restored_window_has_the_old_tags_in_the_old_order_and_goes_on_behind_them() {
+        let slots = |tags: &[Tag]| tags.iter().map(|tag| (*tag, SlotState::ExpectSettle(Entry::for_test()))).collect();
+        for tags in [&[65_534, 65_535, 2, 3][..], &[7], &[2, 65_535], &[9, 20_000, 20_005], &[65_535, 1]] {
+            let mut window = Window::restored(slots(tags), Time::ZERO);
+            assert_eq!(window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(), tags);
+            assert_eq!(window.len() as usize, tags.len());
+            let tag = window.push(Entry::for_test(), Time::ZERO);
+            assert_eq!(Some(tag), tags.last().map(|last| next(*last)));
+            for tag in tags {
+                assert!(window.remove(*tag).is_some());
+            }
+            assert_eq!(window.len(), 1);
+        }
+        assert_eq!(Window::restored(Vec::new(), Time::ZERO).push(Entry::for_test(), Time::ZERO), 1);
     }
 
     #[test]

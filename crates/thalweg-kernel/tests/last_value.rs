@@ -96,7 +96,7 @@ fn random_stores_hold_and_find_what_a_plain_map_does() {
                 8 => {
                     let gone = model.values().filter(|(_, expires)| *expires <= now).count();
                     let max = dice.roll(5);
-                    let dropped = values.expire(now, max);
+                    let dropped = values.expire(now, max, |_| ());
                     assert_eq!(dropped, gone.min(max), "seed {seed}");
                     // Which of them went first is the store's business: those that expired first.
                     model.retain(|address, (_, expires)| *expires > now || values.get(address, Time::ZERO).is_some());
@@ -254,13 +254,13 @@ fn an_expired_value_is_silent_at_once_and_gone_when_expire_comes() {
     assert!(values.get("a/5", now).is_some());
     assert_eq!(scan(&values, "a/+", 100, now).len(), 7);
     assert_eq!(values.expiry_next(), Time::from_secs(1));
-    assert_eq!(values.expire(now, 3), 3);
-    assert_eq!(values.expire(now, 3), 1);
+    assert_eq!(values.expire(now, 3, |_| ()), 3);
+    assert_eq!(values.expire(now, 3, |_| ()), 1);
     assert_eq!(values.expiry_next(), Time::from_secs(5));
 
     // A new value takes its predecessor's expiry along.
     values.set(message("a/5", "y", Time::NEVER)).unwrap();
-    assert_eq!(values.expire(Time::from_secs(100), 100), 5);
+    assert_eq!(values.expire(Time::from_secs(100), 100, |_| ()), 5);
     assert_eq!(values.count(), 2);
-    assert_eq!(values.expire(Time::NEVER, 100), 0);
+    assert_eq!(values.expire(Time::NEVER, 100, |_| ()), 0);
 }

@@ -52,6 +52,7 @@ impl super::MqttSettings {
             wildcards: self.wildcard_available,
             groups: self.shared_available,
             publish_rate: self.publish_rate,
+            safety: self.safety,
         }
     }
 }

@@ -11,9 +11,10 @@ mod subscribe;
 use crate::link::{Front, Links, Step};
 use crate::probe::Mark;
 use connect::Opening;
+use publish::Handled;
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Kernel, LinkId};
+use thalweg_kernel::{Closing, Kernel, LinkId, Safety};
 use thalweg_model::{Span, Time};
 use thalweg_mqtt::{Event, PeerFault, QoS, ServerLimits, ServerSide, Version};
 
@@ -48,6 +49,8 @@ pub struct MqttSettings {
     pub topic_bytes_max: usize,
     /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
     pub publish_rate: Option<u64>,
+    /// How safe what clients of this listener are told must be, in place of the kernel's word.
+    pub safety: Option<Safety>,
 }
 
 impl Default for MqttSettings {
@@ -66,6 +69,7 @@ impl Default for MqttSettings {
             server_reference: "".into(),
             topic_bytes_max: 65_535,
             publish_rate: None,
+            safety: None,
         }
     }
 }
@@ -158,8 +162,10 @@ impl MqttFront {
         links.mark(Mark::WireDecode);
         match input {
             Ok(Some((consumed, Event::Publish(publish)))) => {
-                MqttFront::on_publish(links, id, publish, now, kernel);
-                Step::Consumed(consumed)
+                match MqttFront::on_publish(links, id, publish, now, kernel) {
+                    Handled::Done => Step::Consumed(consumed),
+                    Handled::Later => Step::Hold,
+                }
             }
             Ok(Some((consumed, event))) => {
                 MqttFront::on_event(links, id, event, now, kernel);
@@ -176,7 +182,8 @@ impl MqttFront {
     fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
         match event {
             Event::Connect(connect) => MqttFront::on_connect(links, id, *connect, now, kernel),
-            Event::Publish(publish) => MqttFront::on_publish(links, id, publish, now, kernel),
+            // `step` takes it before it comes here.
+            Event::Publish(_) => {}
             Event::PubAck { id: tag, reason } => MqttFront::on_puback(links, id, tag, reason, now, kernel),
             Event::PubRec { id: tag, reason } => MqttFront::on_pubrec(links, id, tag, reason, now, kernel),
             Event::PubRel { id: ticket, .. } => MqttFront::on_pubrel(links, id, ticket, kernel),

@@ -5,7 +5,7 @@ use crate::link::{Front, Links};
 use crate::probe::Mark;
 use thalweg_kernel::{Draft, Kernel, LinkId, Native, Outcome, Settled, Settlement};
 use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
-use thalweg_mqtt::{PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode};
+use thalweg_mqtt::{PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode, Version};
 
 const QOS_TOO_HIGH: PeerFault = PeerFault {
     reason: ReasonCode::QosNotSupported,
@@ -19,17 +19,37 @@ const RETAIN_OFF: PeerFault = PeerFault {
     what: "the retain flag is set although CONNACK said that retained messages are not kept",
 };
 
+/// Whether a PUBLISH is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handled {
+    /// It is.
+    Done,
+    /// It must be handed in again later.
+    Later,
+}
+
+/// How long a publisher that cannot be refused waits while the journal is full.
+const FULL_PAUSE: Span = Span::from_millis(200);
+
 impl MqttFront {
     #[inline]
-    pub(super) fn on_publish(links: &mut Links, id: LinkId, publish: Publish<'_>, now: Time, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else { return };
-        let Some(session) = link.session else { return };
+    pub(super) fn on_publish(
+        links: &mut Links,
+        id: LinkId,
+        publish: Publish<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Handled {
+        let Some(link) = links.get_mut(id) else { return Handled::Done };
+        let Some(session) = link.session else { return Handled::Done };
         let Front::Mqtt(front) = &mut link.front;
         if publish.qos > front.settings.maximum_qos {
-            return MqttFront::fail(links, id, QOS_TOO_HIGH, now, kernel);
+            MqttFront::fail(links, id, QOS_TOO_HIGH, now, kernel);
+            return Handled::Done;
         }
         if publish.retain && !front.settings.retain_available {
-            return MqttFront::fail(links, id, RETAIN_OFF, now, kernel);
+            MqttFront::fail(links, id, RETAIN_OFF, now, kernel);
+            return Handled::Done;
         }
         let dialect = front.dialect();
         let (properties, expires_in) = if publish.properties.is_empty() {
@@ -55,6 +75,15 @@ impl MqttFront {
         links.mark(Mark::FrontIn);
         let published = kernel.publish(session, draft, now, links);
         links.mark(Mark::KernelPublish);
+        if published.outcome == Outcome::Full
+            && let Some(link) = links.get_mut(id)
+            && let Front::Mqtt(front) = &link.front
+            && front.machine.version() != Version::V5
+        {
+            // MQTT 3 cannot refuse a message. It is asked again after a while, and nothing behind it is read meanwhile.
+            link.pause_until = Some(now + FULL_PAUSE);
+            return Handled::Later;
+        }
         if publish.qos != QoS::AtMostOnce {
             let (ticket, qos) = (publish.id, publish.qos);
             links.write(id, |Front::Mqtt(front), out| front.acknowledge(ticket, qos, published.outcome, out));
@@ -65,6 +94,7 @@ impl MqttFront {
         {
             link.pause_until = Some(until);
         }
+        Handled::Done
     }
 
     fn acknowledge(&mut self, ticket: u16, qos: QoS, outcome: Outcome, out: &mut Vec<u8>) {
@@ -73,6 +103,8 @@ impl MqttFront {
             Outcome::NoMatch => ReasonCode::NoMatchingSubscribers,
             Outcome::Denied => ReasonCode::NotAuthorized,
             Outcome::BadAddress => ReasonCode::TopicNameInvalid,
+            // Only MQTT 5 can say so; see `on_publish`.
+            Outcome::Full => ReasonCode::QuotaExceeded,
         };
         match qos {
             QoS::AtMostOnce => {}
@@ -83,7 +115,7 @@ impl MqttFront {
 
     pub(super) fn on_pubrel(links: &mut Links, id: LinkId, ticket: u16, kernel: &mut Kernel) {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return };
-        let known = kernel.release(session, ticket);
+        let known = kernel.release(session, ticket, links);
         let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
         links.write(id, |Front::Mqtt(front), out| front.machine.pubcomp(ticket, reason, out));
     }

@@ -187,7 +187,7 @@ impl Stage {
         if link.closing {
             return self.flush(which, usize::MAX);
         }
-        if link.out.len() - link.sent > OUTPUT_MAX {
+        if link.waiting() > OUTPUT_MAX {
             return;
         }
         self.ends[which].tail.extend_from_slice(bytes);
@@ -234,15 +234,11 @@ impl Stage {
     fn flush(&mut self, which: usize, count: usize) {
         let Some(id) = self.ends[which].link else { return };
         let Some(link) = self.links.get_mut(id) else { panic!("it is open") };
-        link.sent += count.min(link.out.len() - link.sent);
-        if link.sent == link.out.len() {
-            link.out.clear();
-            link.sent = 0;
-        }
-        if link.closing && link.out.is_empty() {
+        link.advance(count.min(link.sendable().len()));
+        if link.closing && link.output().is_empty() {
             return self.close(which);
         }
-        if link.out.len() - link.sent <= OUTPUT_MAX / 4 {
+        if link.waiting() <= OUTPUT_MAX / 4 {
             self.links.on_drained(id, self.now, &mut self.kernel);
             self.gather();
         }
@@ -298,7 +294,7 @@ impl Stage {
     fn check(&self) {
         for end in &self.ends {
             let link = end.link.and_then(|id| self.links.get(id));
-            let waiting = link.map_or(0, |link| link.out.len() - link.sent);
+            let waiting = link.map_or(0, |link| link.waiting());
             assert!(waiting <= OUTPUT_BOUND, "{waiting} bytes of output wait");
         }
         let held = self.kernel.bytes_held();

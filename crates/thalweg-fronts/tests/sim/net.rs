@@ -192,7 +192,7 @@ impl Net {
             if self.pipes[pipe].cut {
                 continue;
             }
-            let done = self.shards[shard].links.get(link).is_some_and(|link| link.closing && link.out.is_empty());
+            let done = self.shards[shard].links.get(link).is_some_and(|link| link.closing && link.output().is_empty());
             if done {
                 self.close(pipe);
             }
@@ -204,7 +204,7 @@ impl Net {
         let pipe = &mut self.pipes[number];
         let Some(link) = pipe.link.and_then(|link| self.shards[pipe.shard].links.get(link)) else { return };
         while pipe.fault.is_none() {
-            match pipe.machine.handle_input(&link.out[pipe.tapped..]) {
+            match pipe.machine.handle_input(&link.output()[pipe.tapped..]) {
                 Ok(Some((consumed, event))) => {
                     pipe.tapped += consumed;
                     pipe.written += consumed;
@@ -226,20 +226,18 @@ impl Net {
         let shard = pipe.shard;
         let Shard { kernel, links, .. } = &mut self.shards[shard];
         let Some(link) = links.get_mut(id) else { return false };
-        let count = count.min(link.out.len() - link.sent);
-        link.sent += count;
+        let count = count.min(link.sendable().len());
+        link.advance(count);
         pipe.flushed += count;
-        if link.sent == link.out.len() {
+        if link.output().is_empty() {
             // A machine that is closed reads nothing more, but the bytes have left.
             pipe.written = pipe.flushed;
-            link.out.clear();
-            link.sent = 0;
             pipe.tapped = 0;
         }
         while pipe.under_way.front().is_some_and(|(end, _)| *end <= pipe.flushed) {
             pipe.inbox.extend(pipe.under_way.pop_front().map(|(_, packet)| packet));
         }
-        let waiting = link.out.len() - link.sent;
+        let waiting = link.waiting();
         if waiting == 0 && link.closing {
             self.close(number);
             return true;
@@ -299,7 +297,7 @@ impl Net {
     pub fn output_of(&self, pipe: usize) -> usize {
         let pipe = &self.pipes[pipe];
         let link = pipe.link.and_then(|link| self.shards[pipe.shard].links.get(link));
-        link.map_or(0, |link| link.out.len() - link.sent)
+        link.map_or(0, |link| link.waiting())
     }
 
     /// Whether a message is between two shards.

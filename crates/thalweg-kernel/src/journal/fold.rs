@@ -111,9 +111,9 @@ impl State {
             Record::Sent { queue, serial, tag } => self.sent(*queue, *serial, *tag, place),
             Record::Received { queue, tag } => self.received(*queue, *tag, place),
             Record::Settled { queue, tag } => self.settled(*queue, *tag, place),
-            Record::Removed { queue, serial } => match self.waiting(*queue, place)?.remove(*serial) {
+            Record::Removed { queue, serial } => match self.take_out(*queue, *serial, place)? {
                 Some(_) => Ok(()),
-                None => contradiction(place, "an entry that does not wait", *queue, *serial),
+                None => contradiction(place, "an unknown entry", *queue, *serial),
             },
             Record::Moved { from, serial, to, tag, redelivered } => {
                 self.moved(*from, *serial, *to, *tag, *redelivered, place)

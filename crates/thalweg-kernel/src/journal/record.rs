@@ -84,7 +84,8 @@ pub enum Record<'a> {
         /// The entry's tag.
         tag: u16,
     },
-    /// A waiting entry is done with: settled through a member of its group, expired, or dropped.
+    /// An entry is done with that is named by its serial: settled through a member of its group, expired, dropped, or
+    /// moved to another shard.
     Removed {
         /// The session or group.
         queue: u64,

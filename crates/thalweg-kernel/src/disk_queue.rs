@@ -1,0 +1,275 @@
+//! The part of a session's queue whose messages are on disk only.
+//!
+//! A queue that grows beyond its share of memory goes on here: a newcomer waits in memory until it is written, then only
+//! its place is kept. When the receiver has taken what is in memory, messages are fetched back, some at a time. The
+//! order of the whole queue is: the session's `waiting`, then what is being fetched, then `stored`, then `fresh`.
+
+use crate::Kernel;
+use crate::effects::{Effects, Fetch, Spot};
+use crate::ids::SessionId;
+use crate::journal::{Stored, Waiting};
+use crate::ledger::DropReason;
+use crate::session::{Entry, NO_GROUP, SubscriptionIds};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_model::{Message, Time};
+
+/// Messages fetched at once, at the most.
+const FETCH_MAX: usize = 256;
+/// Bytes after which no more messages are fetched at once.
+const FETCH_BYTES_MAX: usize = 1 << 20;
+/// Fewer in memory than this: the next are fetched.
+const FETCH_BELOW: usize = 128;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct DiskQueue {
+    /// Asked for and not here yet.
+    fetching: VecDeque<Stored>,
+    /// The number of that question; 0 if nothing is asked for.
+    question: u64,
+    stored: Waiting,
+    fresh: VecDeque<Fresh>,
+    /// The kernel looks after it when a batch is written.
+    watched: bool,
+    /// What [`stored_cost`] says of all in `fetching` and `stored`.
+    bytes: usize,
+}
+
+/// In memory until it is written.
+struct Fresh {
+    entry: Entry,
+    spot: Spot,
+}
+
+/// Memory that an entry on disk takes, for byte bounds.
+fn stored_cost(stored: &Stored) -> usize {
+    size_of::<Stored>() + stored.len as usize
+}
+
+impl DiskQueue {
+    /// What is left of an earlier run.
+    pub(crate) fn restored(waiting: Waiting) -> Self {
+        let bytes = waiting.iter().map(|stored| stored_cost(&stored)).sum();
+        DiskQueue { stored: waiting, bytes, ..DiskQueue::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.fetching.len() + self.stored.len() + self.fresh.len()
+    }
+
+    /// Bytes on disk, as the queue's byte bound counts them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Memory it takes.
+    pub(crate) fn memory(&self) -> usize {
+        (self.fetching.len() + self.stored.len()) * size_of::<Stored>()
+    }
+
+    /// Takes a newcomer; [`DiskQueue::found_spot`] must follow.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.fresh.push_back(Fresh { entry, spot: Spot::default() });
+    }
+
+    /// The newcomer has been persisted.
+    pub(crate) fn found_spot(&mut self, serial: u64, spot: Spot) {
+        if let Some(fresh) = self.fresh.back_mut().filter(|fresh| fresh.entry.serial == serial) {
+            fresh.spot = spot;
+        }
+    }
+
+    /// Takes the oldest out, to drop it. What is being fetched is left alone.
+    pub(crate) fn drop_front(&mut self) -> Option<Dropped> {
+        if let Some(stored) = self.stored.pop_front() {
+            let bytes = stored_cost(&stored);
+            self.bytes -= bytes;
+            return Some(Dropped { serial: stored.serial, bytes, memory: size_of::<Stored>() });
+        }
+        let entry = self.fresh.pop_front()?.entry;
+        let bytes = entry.message.bytes();
+        Some(Dropped { serial: entry.serial, bytes, memory: bytes })
+    }
+}
+
+/// What was dropped from a disk queue.
+pub(crate) struct Dropped {
+    pub(crate) serial: u64,
+    /// What the queue's byte bound counted.
+    pub(crate) bytes: usize,
+    /// What it held of the process's memory.
+    pub(crate) memory: usize,
+}
+
+impl Kernel {
+    /// Whether the copy must go to the part of the queue that is on disk.
+    pub(crate) fn goes_to_disk(&self, id: SessionId, entry: &Entry, bytes: usize) -> bool {
+        let Some(session) = self.sessions.get(id) else { return false };
+        if session.disk.is_some() {
+            return true;
+        }
+        entry.serial != 0
+            && !entry.of_group
+            && entry.group == NO_GROUP
+            && session.waiting_bytes + bytes > self.limits.queue_memory_bytes_max
+    }
+
+    /// Puts a newcomer behind all that waits.
+    pub(crate) fn push_to_disk(&mut self, id: SessionId, entry: Entry) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let disk = session.disk.get_or_insert_default();
+        disk.push(entry);
+        if !std::mem::replace(&mut disk.watched, true) {
+            self.spilling.push(id);
+        }
+    }
+
+    /// A batch of this shard has been written, and its bytes begin at `place`: what of it waits in long queues leaves
+    /// memory.
+    pub fn on_written(&mut self, batch: u64, place: u64) {
+        let mut at = 0;
+        while let Some(&id) = self.spilling.get(at) {
+            let Some(session) = self.sessions.get_mut(id) else {
+                self.spilling.swap_remove(at);
+                continue;
+            };
+            let Some(disk) = session.disk.as_deref_mut() else {
+                self.spilling.swap_remove(at);
+                continue;
+            };
+            while let Some(fresh) = disk.fresh.front()
+                && fresh.spot.batch == batch
+            {
+                let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else { break };
+                let in_memory = entry.message.bytes();
+                let stored = stored(entry, place + u64::from(spot.offset), spot.len);
+                let on_disk = stored_cost(&stored);
+                session.waiting_bytes = session.waiting_bytes - in_memory + on_disk;
+                disk.bytes += on_disk;
+                self.bytes_held = (self.bytes_held + size_of::<Stored>()).saturating_sub(in_memory);
+                // Serials rise, so it goes to the end.
+                let _ = disk.stored.insert(stored);
+            }
+            if disk.fresh.is_empty() {
+                disk.watched = false;
+                self.spilling.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Brings more of a session's queue into memory if there is room; true if `waiting` has something new.
+    pub(crate) fn refill<E: Effects>(&mut self, id: SessionId, fx: &mut E) -> bool {
+        let question = self.next_question();
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let Some(disk) = session.disk.as_deref_mut() else { return false };
+        if disk.question != 0 || session.waiting.len() >= FETCH_BELOW {
+            return false;
+        }
+        if !disk.stored.is_empty() {
+            let mut places = Vec::new();
+            let mut bytes = 0;
+            while places.len() < FETCH_MAX
+                && bytes < FETCH_BYTES_MAX
+                && let Some(stored) = disk.stored.pop_front()
+            {
+                bytes += stored.len as usize;
+                places.push((stored.place, stored.len));
+                disk.fetching.push_back(stored);
+            }
+            disk.question = u64::from(question);
+            fx.fetch(Fetch { session: id, question: disk.question, places });
+            return false;
+        }
+        // What is left has not even been written yet.
+        let added = !disk.fresh.is_empty();
+        session.waiting.extend(disk.fresh.drain(..).map(|fresh| fresh.entry));
+        session.disk = None;
+        added
+    }
+
+    /// Messages that were asked for with [`Effects::fetch`]; nothing where one could not be read.
+    pub fn on_fetched<E: Effects>(
+        &mut self,
+        id: SessionId,
+        question: u64,
+        messages: Vec<Option<Message>>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(disk) = session.disk.as_deref_mut().filter(|disk| disk.question == question) else { return };
+        disk.question = 0;
+        for message in messages {
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(disk) = session.disk.as_deref_mut() else { return };
+            let Some(stored) = disk.fetching.pop_front() else { break };
+            let cost = stored_cost(&stored);
+            disk.bytes -= cost;
+            session.waiting_bytes -= cost;
+            self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
+            let (serial, reliability) = (stored.serial, stored.reliability);
+            match message {
+                Some(message) if message.expires() > now => {
+                    session.waiting_bytes += message.bytes();
+                    self.bytes_held += message.bytes();
+                    session.waiting.push_back(entry(stored, message));
+                    continue;
+                }
+                Some(message) => self.book_expired(Some(id), message.address()),
+                // Its address was on disk, too.
+                None => self.book_drop(Some(id), "", DropReason::Unreadable),
+            }
+            self.waiting -= 1;
+            self.persist_put(id, serial, reliability, crate::durable::Put::Done, fx);
+        }
+        self.pump(id, now, fx);
+    }
+}
+
+/// An entry without its message.
+fn stored(entry: Entry, place: u64, len: u32) -> Stored {
+    let expires = entry.message.expires();
+    let rare = match &entry.subscription_ids {
+        SubscriptionIds::Many(ids) => Some(Box::new((0, ids.to_vec()))),
+        _ => None,
+    };
+    Stored {
+        serial: entry.serial,
+        place,
+        len,
+        expires_secs: match expires {
+            Time::NEVER => 0,
+            at => at.nanos().div_ceil(1_000_000_000).min(u64::from(u32::MAX)) as u32,
+        },
+        subscription_id: match entry.subscription_ids {
+            SubscriptionIds::One(id) => id,
+            _ => 0,
+        },
+        reliability: entry.reliability,
+        retain: entry.retain,
+        redelivered: entry.redelivered,
+        rare,
+    }
+}
+
+/// An entry with its message again.
+pub(crate) fn entry(stored: Stored, message: Message) -> Entry {
+    let subscription_ids = match (stored.rare, stored.subscription_id) {
+        (Some(rare), _) if !rare.1.is_empty() => SubscriptionIds::Many(Arc::new(rare.1)),
+        (_, 0) => SubscriptionIds::None,
+        (_, id) => SubscriptionIds::One(id),
+    };
+    Entry {
+        message,
+        subscription_ids,
+        group: NO_GROUP,
+        serial: stored.serial,
+        of_group: false,
+        reliability: stored.reliability,
+        retain: stored.retain,
+        redelivered: stored.redelivered,
+    }
+}

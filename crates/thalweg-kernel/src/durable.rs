@@ -1,0 +1,348 @@
+//! What is written down, and when: the kernel's side of the journal.
+//!
+//! Only sessions that outlive their link, groups that have such a session as a member, and last values are written
+//! down. A message is written once, with a reference for each queue it went into; what becomes of the references later
+//! takes a few bytes each.
+
+use crate::Kernel;
+use crate::effects::{Effects, Safety, Spot};
+use crate::ids::{SessionId, Tag};
+use crate::journal::{BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
+use crate::publish::Draft;
+use crate::route_cache::Route;
+use crate::session::{Entry, NO_GROUP, SubscriptionIds};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use thalweg_model::{Message, Reliability, RetainOp, Time};
+
+/// A reference to the message being spread, until it is written down.
+pub(crate) struct Pending {
+    pub(crate) queue: u64,
+    pub(crate) serial: u64,
+    pub(crate) tag: Tag,
+    pub(crate) reliability: Reliability,
+    pub(crate) retain: bool,
+    /// The group it came through, 0 for none.
+    pub(crate) group: u64,
+    pub(crate) subscription_ids: SubscriptionIds,
+    /// The session whose queue keeps it in memory only until it is written.
+    pub(crate) to_disk: Option<SessionId>,
+}
+
+impl Pending {
+    /// A reference of queue `queue` that waits and that no subscription with an identifier brought.
+    pub(crate) fn new(queue: u64, serial: u64, reliability: Reliability, group: u64) -> Self {
+        let subscription_ids = SubscriptionIds::None;
+        Pending { queue, serial, tag: 0, reliability, retain: false, group, subscription_ids, to_disk: None }
+    }
+}
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// In flight under this tag.
+    Sent(Tag),
+    /// It waits.
+    Waits,
+    /// It waits, in memory only until it is written.
+    WaitsForDisk,
+    /// It was at most once and is done with, or it was dropped.
+    Done,
+}
+
+/// What is written of a message.
+pub(crate) struct Written<'a> {
+    pub(crate) draft: &'a Draft<'a>,
+    pub(crate) publisher: u64,
+    pub(crate) is_last_value: bool,
+    pub(crate) held: Option<(u64, u16)>,
+}
+
+impl Kernel {
+    /// A number for a session or group, never used before.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number_last += 1;
+        // Shards number on their own; see SHARDS_MAX.
+        self.number_last << 10 | u64::from(self.shard.0)
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial_last += 1;
+        self.serial_last
+    }
+
+    /// A serial for a new entry of a session's queue; 0 if it is not written down.
+    #[inline]
+    pub(crate) fn serial_for(&mut self, id: SessionId) -> u64 {
+        match self.sessions.get(id) {
+            Some(session) if session.durable => self.next_serial(),
+            _ => 0,
+        }
+    }
+
+    /// How safe a publish must be before it is acknowledged: the filters' word, else the listener's, else the general.
+    pub(crate) fn safety_of(&self, publisher: Option<SessionId>, route: &Route) -> Safety {
+        route.safety.unwrap_or_else(|| publisher.map_or(self.limits.safety, |id| self.session_safety(id)))
+    }
+
+    /// How safe what a session was told must be.
+    pub(crate) fn session_safety(&self, id: SessionId) -> Safety {
+        self.sessions.get(id).and_then(|session| session.grants.safety).unwrap_or(self.limits.safety)
+    }
+
+    /// Notes that a copy went into a queue; written down with the message.
+    pub(crate) fn refer(&mut self, id: SessionId, pending: Pending, put: Put) {
+        let (tag, to_disk) = match put {
+            Put::Sent(tag) => (tag, None),
+            Put::Waits => (0, None),
+            Put::WaitsForDisk => (0, Some(id)),
+            Put::Done => return,
+        };
+        self.pending_references.push(Pending { tag, to_disk, ..pending });
+    }
+
+    /// Writes a message down with all that was referred since the last one.
+    pub(crate) fn persist_message<E: Effects>(&mut self, written: &Written<'_>, safety: Safety, now: Time, fx: &mut E) {
+        let draft = written.draft;
+        let body = BodyRecord {
+            address: draft.address,
+            payload: draft.payload,
+            reliability: draft.reliability,
+            retain: draft.retain,
+            properties: draft.properties.map(Cow::Borrowed),
+        };
+        let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
+        self.persist_body(body, expires, now, written, safety, fx);
+    }
+
+    /// Writes a kept message down with what was referred to it.
+    pub(crate) fn persist_kept<E: Effects>(
+        &mut self,
+        message: &Message,
+        is_last_value: bool,
+        safety: Safety,
+        fx: &mut E,
+    ) {
+        let draft = Draft::of(message);
+        let body = BodyRecord {
+            address: message.address(),
+            payload: message.payload(),
+            reliability: message.reliability(),
+            retain: message.retain(),
+            properties: message.properties().map(Cow::Borrowed),
+        };
+        let written = Written { draft: &draft, publisher: message.publisher(), is_last_value, held: None };
+        self.persist_body(body, message.expires(), message.ingress(), &written, safety, fx);
+    }
+
+    /// Writes a kept message down for one entry of a session that was not written down before and now must be.
+    pub(crate) fn persist_entry<E: Effects>(
+        &mut self,
+        id: SessionId,
+        message: &Message,
+        pending: Pending,
+        put: Put,
+        fx: &mut E,
+    ) {
+        // Another message may be just being spread.
+        let others = std::mem::take(&mut self.pending_references);
+        self.refer(id, pending, put);
+        if !self.pending_references.is_empty() {
+            let safety = self.session_safety(id);
+            self.persist_kept(message, false, safety, fx);
+        }
+        self.pending_references = others;
+    }
+
+    fn persist_body<E: Effects>(
+        &mut self,
+        body: BodyRecord<'_>,
+        expires: Time,
+        ingress: Time,
+        written: &Written<'_>,
+        safety: Safety,
+        fx: &mut E,
+    ) {
+        let pending = std::mem::take(&mut self.pending_references);
+        let references: SmallVec<[Reference<'_>; 4]> = pending
+            .iter()
+            .map(|pending| Reference {
+                queue: pending.queue,
+                serial: pending.serial,
+                tag: pending.tag,
+                reliability: pending.reliability,
+                retain: pending.retain,
+                redelivered: false,
+                group: pending.group,
+                subscription_ids: Cow::Borrowed(pending.subscription_ids.as_slice()),
+            })
+            .collect();
+        let record = Record::Message(MessageRecord {
+            body,
+            expires,
+            ingress,
+            publisher: written.publisher,
+            is_last_value: written.is_last_value,
+            held: written.held,
+            references: Cow::Borrowed(&references),
+        });
+        let spot = fx.persist(&record, safety);
+        drop(record);
+        drop(references);
+        for pending in pending.iter().filter(|pending| pending.to_disk.is_some()) {
+            self.found_spot(pending, spot);
+        }
+        self.pending_references = pending;
+        self.pending_references.clear();
+    }
+
+    fn found_spot(&mut self, pending: &Pending, spot: Spot) {
+        let Some(id) = pending.to_disk else { return };
+        let Some(disk) = self.sessions.get_mut(id).and_then(|session| session.disk.as_mut()) else { return };
+        disk.found_spot(pending.serial, spot);
+    }
+
+    /// Writes a session down as it is now.
+    pub(crate) fn persist_session<E: Effects>(&mut self, id: SessionId, safety: Safety, fx: &mut E) {
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        let access = session.access.own_rules();
+        let will = session.will.as_deref().map(|will| WillRecord {
+            body: BodyRecord {
+                address: &will.address,
+                payload: &will.payload,
+                reliability: will.reliability,
+                retain: will.retain,
+                properties: will.properties.as_deref().map(Cow::Borrowed),
+            },
+            delay: will.delay,
+            due: session.will_due,
+            expires_in: will.expires_in,
+        });
+        let record = Record::Session(SessionRecord {
+            queue: session.uid,
+            client: &session.client,
+            user: session.user.as_deref(),
+            expiry: session.expiry,
+            expires_at: session.expires_at,
+            in_flight_max: session.in_flight_max,
+            access: &access,
+            will,
+        });
+        fx.persist(&record, safety);
+    }
+
+    /// Writes down that a session is gone.
+    pub(crate) fn persist_session_ended<E: Effects>(&mut self, number: u64, fx: &mut E) {
+        fx.persist(&Record::SessionEnded { queue: number }, Safety::Written);
+    }
+
+    /// Writes a subscription down.
+    pub(crate) fn persist_subscription<E: Effects>(
+        &mut self,
+        id: SessionId,
+        wish: &crate::Wish<'_>,
+        reliability: Reliability,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        let record = Record::Subscribed(SubscriptionRecord {
+            queue: session.uid,
+            filter: wish.filter,
+            group: wish.group,
+            reliability,
+            no_local: wish.no_local,
+            retain_as_published: wish.retain_as_published,
+            id: wish.id,
+        });
+        let safety = self.session_safety(id);
+        fx.persist(&record, safety);
+    }
+
+    /// A waiting entry of a session was sent or is done with.
+    pub(crate) fn persist_put<E: Effects>(
+        &mut self,
+        id: SessionId,
+        serial: u64,
+        reliability: Reliability,
+        put: Put,
+        fx: &mut E,
+    ) {
+        if serial == 0 {
+            return;
+        }
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        let queue = session.uid;
+        match put {
+            Put::Sent(tag) => {
+                // The tag of an exactly-once delivery must be known after a loss of power: its receiver tells a
+                // repetition by it. `send_entry` has the delivery held.
+                let exactly_once = reliability == Reliability::ExactlyOnce;
+                let safety = if exactly_once { self.session_safety(id) } else { Safety::Lazy };
+                fx.persist(&Record::Sent { queue, serial, tag }, safety);
+            }
+            Put::Done => {
+                fx.persist(&Record::Removed { queue, serial }, Safety::Lazy);
+            }
+            Put::Waits | Put::WaitsForDisk => {}
+        }
+    }
+
+    /// An entry is done with that was in flight under `tag`.
+    pub(crate) fn persist_settled<E: Effects>(&mut self, id: SessionId, entry: &Entry, tag: Tag, fx: &mut E) {
+        if entry.serial == 0 {
+            return;
+        }
+        if entry.of_group {
+            return self.persist_group_removed(entry.group, entry.serial, fx);
+        }
+        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
+        fx.persist(&Record::Settled { queue: session.uid, tag }, Safety::Lazy);
+    }
+
+    /// A waiting entry is done with.
+    pub(crate) fn persist_removed<E: Effects>(&mut self, id: SessionId, entry: &Entry, fx: &mut E) {
+        match entry.of_group {
+            true if entry.serial != 0 => self.persist_group_removed(entry.group, entry.serial, fx),
+            true => {}
+            false => self.persist_put(id, entry.serial, entry.reliability, Put::Done, fx),
+        }
+    }
+
+    /// An entry of a group is done with.
+    pub(crate) fn persist_group_removed<E: Effects>(&mut self, group: u32, serial: u64, fx: &mut E) {
+        let number = self.group_number(group);
+        if number != 0 && serial != 0 {
+            fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+        }
+    }
+
+    /// The number of a group that holds entries of its own; 0 if it does not.
+    pub(crate) fn group_number(&self, group: u32) -> u64 {
+        if group == NO_GROUP {
+            return 0;
+        }
+        self.groups.get(group as usize).and_then(Option::as_ref).map_or(0, |group| group.number)
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// A kept message, to be spread again.
+    pub(crate) fn of(message: &'a Message) -> Draft<'a> {
+        Draft {
+            address: message.address(),
+            payload: message.payload(),
+            reliability: message.reliability(),
+            retain: message.retain(),
+            expires_in: None,
+            properties: message.properties(),
+            ticket: 0,
+            native: None,
+        }
+    }
+}
+
+/// Whether the journal keeps last values of this address: not what the broker says about itself, which it will say
+/// again.
+pub(crate) fn is_kept(publisher: Option<SessionId>, draft: &Draft<'_>) -> bool {
+    draft.retain != RetainOp::None && (publisher.is_some() || !draft.address.starts_with('$'))
+}

@@ -1,0 +1,335 @@
+//! A new process takes up where the last one ended.
+
+use crate::access::Access;
+use crate::disk_queue::{DiskQueue, entry};
+use crate::effects::{Effects, Safety};
+use crate::group::{Member, Waiting, group_key};
+use crate::ids::SessionId;
+use crate::journal::{Record, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
+use crate::publish::Memo;
+use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
+use crate::session::{Grants, Held, HeldTickets, NO_GROUP, Session, Will};
+use crate::shards::ShardMessage;
+use crate::timers::TimerKind;
+use crate::window::{Slot, SlotState, Window};
+use crate::{DropReason, Kernel, home};
+use std::collections::{HashMap, VecDeque};
+use thalweg_model::{Message, Time};
+
+/// One shard's part of a state.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// Sessions by number.
+    pub sessions: Vec<(u64, StoredSession)>,
+    /// What waits in groups, by the group's number, and which shard has a member of it.
+    pub groups: Vec<(u64, StoredGroup)>,
+    /// Last values: place and length of their messages' records.
+    pub last_values: Vec<(u64, u32)>,
+    /// The highest number of a session or group, of any shard.
+    pub number_last: u64,
+    /// The highest serial, of any shard.
+    pub serial_last: u64,
+}
+
+impl State {
+    /// What each of `shards` kernels is to take up. The number of shards may have changed since the state was written.
+    pub fn split(self, shards: u16) -> Vec<Part> {
+        let mut parts: Vec<Part> = (0..shards.max(1))
+            .map(|_| Part { number_last: self.queue_last, serial_last: self.serial_last, ..Part::default() })
+            .collect();
+        // A group's entries go where one of its members is who outlives the broker.
+        let mut members: HashMap<(Box<str>, Box<str>), u16> = HashMap::new();
+        for (number, session) in self.sessions {
+            let shard = home(&session.client, shards).0;
+            for subscription in &session.subscriptions {
+                if let Some(group) = &subscription.group {
+                    members.entry((group.clone(), subscription.filter.clone())).or_insert(shard);
+                }
+            }
+            parts[usize::from(shard)].sessions.push((number, session));
+        }
+        for (number, group) in self.groups {
+            let shard = members.get(&(group.name.clone(), group.filter.clone())).copied().unwrap_or(0);
+            parts[usize::from(shard)].groups.push((number, group));
+        }
+        for (address, value) in self.last_values {
+            parts[usize::from(home(&address, shards).0)].last_values.push(value);
+        }
+        for part in &mut parts {
+            // The order in which they were opened; a map has none.
+            part.sessions.sort_unstable_by_key(|(number, _)| *number);
+        }
+        parts
+    }
+}
+
+impl Kernel {
+    /// Takes up what an earlier run left: sessions, their subscriptions, queues and windows, groups, last values. All
+    /// sessions are without a link; wills and expiries run from `now` for those that had one. To be called once, on a
+    /// new kernel, before anything else; [`Kernel::on_timeout`] should follow when all shards have done so, before any
+    /// link is opened, so that wills and ends that are overdue happen first.
+    ///
+    /// `read` gets a message back by the place and length of its record; `access` says what a session may do, by client and user.
+    pub fn restore<E: Effects>(
+        &mut self,
+        part: Part,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        now: Time,
+        fx: &mut E,
+    ) {
+        // Numbers carry their shard in the lowest bits.
+        self.number_last = part.number_last >> 10;
+        self.serial_last = part.serial_last;
+        for (place, len) in part.last_values {
+            match read(place, len) {
+                Some(message) if message.expires() <= now => {}
+                Some(message) => {
+                    if !self.keep_last_value(message) {
+                        self.ledger.retain_refused += 1;
+                    }
+                }
+                None => self.ledger.drop(DropReason::Unreadable),
+            }
+        }
+        let mut group_copies: Vec<(SessionId, u16, u64)> = Vec::new();
+        for (number, stored) in part.sessions {
+            let through_groups: Vec<(u16, u64)> = stored
+                .window
+                .iter()
+                .filter(|(_, slot)| slot.entry.group() != 0)
+                .map(|(tag, slot)| (*tag, slot.entry.group()))
+                .collect();
+            let id = self.restore_session(number, stored, read, access, now, fx);
+            group_copies.extend(through_groups.into_iter().map(|(tag, group)| (id, tag, group)));
+        }
+        let mut groups: HashMap<u64, u32> = HashMap::new();
+        for (number, group) in part.groups {
+            if let Some(index) = self.restore_group(number, group, read, fx) {
+                groups.insert(number, index);
+            }
+        }
+        for (id, tag, group) in group_copies {
+            // A copy whose group is not here any more is its session's own.
+            let Some(&index) = groups.get(&group) else { continue };
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.get_mut(tag) {
+                entry.group = index;
+                session.group_in_flight += 1;
+            }
+        }
+        self.make_groups_durable(fx);
+    }
+
+    fn restore_session<E: Effects>(
+        &mut self,
+        number: u64,
+        stored: StoredSession,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        now: Time,
+        fx: &mut E,
+    ) -> SessionId {
+        let had_link = stored.expires_at == Time::NEVER;
+        let user = stored.user.as_deref();
+        let own = Access::from_own_rules(&stored.access);
+        let expires_at = if had_link { now + stored.expiry } else { stored.expires_at };
+        let will_due = stored.will.as_ref().map_or(Time::NEVER, |will| match will.due {
+            Time::NEVER => (now + will.delay).min(expires_at),
+            due => due.min(expires_at),
+        });
+        let mut held = HeldTickets::default();
+        for ticket in &stored.held {
+            held.insert(*ticket);
+        }
+        let client: std::sync::Arc<str> = (&*stored.client).into();
+        let mut slots: Vec<(u16, StoredSlot)> = stored.window.into_iter().collect();
+        slots.sort_by_key(|(_, slot)| slot.entry.serial);
+        let mut lost: Vec<u16> = Vec::new();
+        let mut restored = stored.waiting.len();
+        let mut states = Vec::new();
+        for (tag, slot) in slots {
+            if slot.received {
+                states.push((tag, SlotState::ExpectReleased { durable: true }));
+                continue;
+            }
+            restored += 1;
+            match read(slot.entry.place, slot.entry.len) {
+                Some(message) => {
+                    self.bytes_held += message.bytes();
+                    self.unsettled += 1;
+                    states.push((tag, SlotState::ExpectSettle(entry(slot.entry, message))));
+                }
+                None => lost.push(tag),
+            }
+        }
+        let window = Window::restored(states, now);
+        let disk = (!stored.waiting.is_empty()).then(|| Box::new(DiskQueue::restored(stored.waiting)));
+        let session = Session {
+            client: client.clone(),
+            uid: number,
+            durable: true,
+            link: None,
+            access: own.unwrap_or_else(|| access(&client, user)),
+            user: user.map(Into::into),
+            dialect: "",
+            grants: Grants::default(),
+            expiry: stored.expiry,
+            expires_at,
+            since: now,
+            will: stored.will.map(|will| Box::new(will.into())),
+            will_due,
+            subscriptions: Vec::new(),
+            memo: Memo::default(),
+            held,
+            in_flight_max: stored.in_flight_max.max(1),
+            congested: false,
+            overflowed: false,
+            waiting: VecDeque::new(),
+            waiting_bytes: disk.as_ref().map_or(0, |disk| disk.bytes()),
+            disk,
+            window,
+            repeats: VecDeque::new(),
+            openings: 0,
+            groups: Vec::new(),
+            group_in_flight: 0,
+            group_timer: false,
+            scans: Vec::new(),
+            meters: None,
+            received: 0,
+            routed: 0,
+            restored: restored as u64,
+            delivered: 0,
+            expired: 0,
+            drops: None,
+        };
+        self.waiting += session.waiting_len();
+        self.bytes_held += session.memory_held();
+        self.ledger.restored += restored as u64;
+        let id = self.sessions.insert(session);
+        self.by_client.insert(client, id);
+        for tag in lost {
+            self.book_drop(Some(id), "", DropReason::Unreadable);
+            fx.persist(&Record::Settled { queue: number, tag }, Safety::Lazy);
+        }
+        for subscription in stored.subscriptions {
+            self.restore_subscription(id, subscription, fx);
+        }
+        if will_due != Time::NEVER {
+            self.timers.set(will_due, id, TimerKind::Will);
+        }
+        if expires_at != Time::NEVER {
+            self.timers.set(expires_at, id, TimerKind::SessionExpiry);
+        }
+        if had_link {
+            self.persist_session(id, Safety::Lazy, fx);
+        }
+        id
+    }
+
+    fn restore_subscription<E: Effects>(&mut self, id: SessionId, stored: StoredSubscription, fx: &mut E) {
+        let group = match &stored.group {
+            None => NO_GROUP,
+            Some(name) => {
+                let index = self.group_for(&group_key(name, &stored.filter), &stored.filter);
+                let member = Member { session: id, reliability: stored.reliability, id: stored.id };
+                if let Some(group) = self.group_mut(index) {
+                    group.members.push(member);
+                }
+                index
+            }
+        };
+        let first_here = group == NO_GROUP && !self.is_wanted_here(&stored.filter);
+        if group == NO_GROUP {
+            let no_local = u8::from(stored.no_local) * NO_LOCAL;
+            let flags = no_local | (u8::from(stored.retain_as_published) * RETAIN_AS_PUBLISHED);
+            let (target, reliability) = (id.0, stored.reliability);
+            self.routes
+                .insert(&stored.filter, Sink { target, id: stored.id, kind: SinkKind::Session, reliability, flags });
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if group != NO_GROUP {
+            session.groups.push(group);
+        }
+        session.subscriptions.push(Held { filter: stored.filter.clone(), group });
+        self.subscriptions += 1;
+        if group != NO_GROUP {
+            self.tell_membership(group, 0, fx);
+        } else if first_here {
+            let filter = stored.filter;
+            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.clone(), wanted: true, question: 0 });
+        }
+    }
+
+    fn restore_group<E: Effects>(
+        &mut self,
+        number: u64,
+        stored: StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        fx: &mut E,
+    ) -> Option<u32> {
+        let count = stored.waiting.len() as u64;
+        self.ledger.restored += count;
+        let Some(index) = self.find_group(&stored.name, &stored.filter) else {
+            // Its last member has left; the record that says so was lost with the machine.
+            self.ledger.drop_many(DropReason::GroupEnded, count as usize);
+            fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            return None;
+        };
+        // Each shard that had members had a queue of its own for the group; now they are one.
+        let to = match self.group_number(index) {
+            0 => number,
+            other => other,
+        };
+        let mut bytes = 0;
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for Stored { serial, place, len, redelivered, .. } in stored.waiting {
+            let Some(message) = read(place, len) else {
+                self.book_drop(None, "", DropReason::Unreadable);
+                fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+                continue;
+            };
+            if to != number {
+                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
+            }
+            bytes += message.bytes();
+            waiting.push(Waiting { message, redelivered, serial });
+        }
+        if to != number {
+            fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+        }
+        self.waiting += waiting.len();
+        self.bytes_held += bytes;
+        let group = self.group_mut(index)?;
+        group.number = to;
+        group.waiting_bytes += bytes;
+        group.waiting.extend(waiting);
+        group.waiting.make_contiguous().sort_by_key(|waiting| waiting.serial);
+        Some(index)
+    }
+
+    /// Groups with restored members hold what is written down from now on, whether or not they did before.
+    fn make_groups_durable<E: Effects>(&mut self, fx: &mut E) {
+        for index in 0..self.groups.len() as u32 {
+            let first =
+                self.groups.get(index as usize).and_then(Option::as_ref).and_then(|group| group.members.first());
+            if let Some(member) = first.map(|member| member.session) {
+                self.make_group_durable(index, member, fx);
+            }
+        }
+    }
+}
+
+impl From<StoredWill> for Will {
+    fn from(stored: StoredWill) -> Self {
+        Will {
+            address: stored.address,
+            payload: stored.payload,
+            reliability: stored.reliability,
+            retain: stored.retain,
+            delay: stored.delay,
+            expires_in: stored.expires_in,
+            properties: stored.properties,
+        }
+    }
+}
