@@ -83,7 +83,7 @@ pub struct Damage {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
-    /// The first frame that is missing.
+    /// The first frame that is missing; 0 if that is not known.
     pub first_index: Index,
     /// The last frame that is missing; `None` if nothing says how many there were.
     pub last_index: Option<Index>,
@@ -172,6 +172,7 @@ impl fmt::Display for Damage {
         let Self { file, offset, bytes, first_index, last_index, fault, quarantine } = self;
         write!(out, "{file}: {bytes} bytes at offset {offset} are damaged or missing ({fault}); with them ")?;
         match last_index {
+            _ if *first_index == 0 => write!(out, "an unknown number of frames")?,
             Some(last) if last == first_index => write!(out, "frame {first_index}")?,
             Some(last) => write!(out, "frames {first_index} to {last}")?,
             None => write!(out, "frame {first_index} and an unknown number after it")?,

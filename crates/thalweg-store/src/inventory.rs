@@ -105,7 +105,8 @@ struct Moved {
 /// Files kept ready.
 struct Shelf {
     names: Vec<String>,
-    next: u64,
+    /// The number of the last one named.
+    last: u64,
 }
 
 /// A segment that was just begun.
@@ -129,14 +130,13 @@ pub(crate) struct Wanted {
 }
 
 impl<D: Disk> Inventory<D> {
-    pub(crate) fn new(disk: D, journal: u128, options: Options, spares: Vec<String>) -> Self {
-        let next = spares.iter().filter_map(|name| names::number_in(name, names::SPARE)).max().unwrap_or(0) + 1;
+    pub(crate) fn new(disk: D, journal: u128, options: Options, spares: Vec<String>, highest_spare: u64) -> Self {
         Self {
             disk,
             journal,
             options,
             table: RwLock::new(Table { segments: BTreeMap::new(), moves: Vec::new(), sources: Vec::new() }),
-            shelf: Mutex::new(Shelf { names: spares, next }),
+            shelf: Mutex::new(Shelf { names: spares, last: highest_spare }),
             making: Mutex::new(()),
             durable: AtomicU64::new(0),
             other_bytes: AtomicU64::new(0),
@@ -450,8 +450,8 @@ impl<D: Disk> Inventory<D> {
 
     fn new_spare_name(&self) -> String {
         let mut shelf = self.shelf();
-        shelf.next += 1;
-        names::spare(shelf.next)
+        shelf.last = shelf.last.wrapping_add(1);
+        names::spare(shelf.last)
     }
 
     /// Renames the file to a spare if one is wanted, and removes it otherwise; `forget` runs when the name is gone.
@@ -465,8 +465,8 @@ impl<D: Disk> Inventory<D> {
             forget(self);
             return self.disk.sync_dir();
         }
-        shelf.next += 1;
-        let spare = names::spare(shelf.next);
+        shelf.last = shelf.last.wrapping_add(1);
+        let spare = names::spare(shelf.last);
         self.disk.rename(name, &spare)?;
         forget(self);
         self.disk.sync_dir()?;

@@ -72,19 +72,22 @@ impl<D: Disk> Journal<D> {
         show: &mut dyn FnMut(FrameView<'_>),
     ) -> Result<(Self, Recovered), OpenError> {
         options.check()?;
-        let Recovery { inventory, recovered, before, number, superfluous } =
+        let Recovery { inventory, recovered, before, number, unfit, superfluous } =
             recover(&disk, options, replay_from, show)?;
+        let discard = |inventory: &Inventory<D>, names: Vec<(String, u64)>| {
+            names.into_iter().try_for_each(|(name, bytes_file)| {
+                let discarding = OpenError::io(format!("taking {} out of use", disk.shown(&name)));
+                inventory.discard(&name, bytes_file).map_err(discarding)
+            })
+        };
+        discard(&inventory, unfit)?;
         let wanted = Wanted { number, before, epoch: recovered.epoch, moved_bytes: 0, need: 0, at_open: true };
         let begun = inventory.begin(&wanted).map_err(|error| match is_full(&error) {
             true => OpenError::Full { directory: disk.shown(""), error },
             false => OpenError::Io { doing: format!("beginning a segment in {}", disk.shown("")), error },
         })?;
         // Only now: the new head says that they are not part of the journal.
-        for (name, bytes_file) in superfluous {
-            inventory
-                .discard(&name, bytes_file)
-                .map_err(OpenError::io(format!("taking {} out of use", disk.shown(&name))))?;
-        }
+        discard(&inventory, superfluous)?;
         inventory.set_durable(before.last_index);
         let tip = Tip { index: before.last_index, hash: before.hash, offset: SegmentHead::FRAMES_AT };
         let journal = Self {
@@ -272,7 +275,7 @@ impl<D: Disk> Journal<D> {
         let begun = match self.inventory.begin(&wanted) {
             Err(error) if !is_full(&error) => {
                 // The first one may have got its name. The next head skips it, and the next opening removes it.
-                number += 1 + need / Place::SPAN;
+                number += (SegmentHead::FRAMES_AT + need).div_ceil(Place::SPAN);
                 wanted.number = number;
                 self.inventory.begin(&wanted)
             }

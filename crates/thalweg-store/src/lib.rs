@@ -18,6 +18,7 @@ mod options;
 pub mod reader;
 mod recover;
 pub mod segment;
+pub mod sim;
 
 pub use disk::{Disk, DiskFile, OsDisk};
 pub use error::{Damage, DroppedTail, FileFault, OpenError, ReadError};
@@ -25,4 +26,4 @@ pub use inventory::{Inventory, PlaceSource, ReplayFrom, SegmentInfo};
 pub use journal::{Journal, take_lock};
 pub use log::{Batch, Fill, FrameView, Index, Log, LogError, Place};
 pub use options::Options;
-pub use recover::Recovered;
+pub use recover::{Recovered, verify};

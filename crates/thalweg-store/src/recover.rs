@@ -43,6 +43,8 @@ pub(crate) struct Recovery<D: Disk> {
     pub before: Ending,
     /// The number for the next segment.
     pub number: u64,
+    /// Spares that cannot be used: of another size than is wanted now, or unfinished.
+    pub unfit: Vec<(String, u64)>,
     /// Segments that are not part of it, to be taken away when the next segment is begun.
     pub superfluous: Vec<(String, u64)>,
 }
@@ -59,9 +61,10 @@ pub(crate) fn recover<D: Disk>(
         repair: options.repair,
         expected: Expected { index: 1, hash: 0 },
         recovered: Recovered::default(),
+        is_muted: false,
         show,
     };
-    let Listing { mut files, spares, highest } = walk.list(options.segment_bytes)?;
+    let Listing { mut files, spares, unfit, highest, highest_spare } = walk.list(options.segment_bytes)?;
     let journal = one_journal(disk, &files, replay_from)?;
     walk.recovered.journal = match journal {
         Some(journal) => journal,
@@ -84,18 +87,27 @@ pub(crate) fn recover<D: Disk>(
     }
     let highest = highest.max(replay_from.map_or(0, |from| from.place.number()));
     walk.recovered.last_index = before.last_index;
-    let inventory = Inventory::new(disk.clone(), walk.recovered.journal, options, spares);
-    for (_, file) in files {
+    let inventory = Inventory::new(disk.clone(), walk.recovered.journal, options, spares, highest_spare);
+    let successors: Vec<u64> = files.values().skip(1).map(|file| file.head.before.number).collect();
+    for (at, (number, mut file)) in files.into_iter().enumerate() {
+        // Nothing says where this one ended, if what came behind it was released; the newest is not sealed yet.
+        if successors.get(at).is_some_and(|before| *before != number) {
+            file.end = Some(file.bytes_file);
+        }
         inventory.add(file);
     }
-    Ok(Recovery { inventory, recovered: walk.recovered, before, number: highest + 1, superfluous })
+    Ok(Recovery { inventory, recovered: walk.recovered, before, number: highest + 1, unfit, superfluous })
 }
 
 struct Listing<F> {
     files: BTreeMap<u64, Segment<F>>,
     spares: Vec<String>,
+    /// Spares that cannot be used, and how long they are.
+    unfit: Vec<(String, u64)>,
     /// The highest number that any place may have so far.
     highest: u64,
+    /// The highest number of any spare.
+    highest_spare: u64,
 }
 
 struct Walk<'a, D: Disk> {
@@ -103,6 +115,8 @@ struct Walk<'a, D: Disk> {
     repair: bool,
     expected: Expected,
     recovered: Recovered,
+    /// What is read was covered by the checkpoint already.
+    is_muted: bool,
     show: &'a mut dyn FnMut(FrameView<'_>),
 }
 
@@ -110,13 +124,16 @@ impl<D: Disk> Walk<'_, D> {
     /// Opens every segment and reads its head.
     fn list(&mut self, segment_bytes: u64) -> Result<Listing<D::File>, OpenError> {
         let directory = self.disk.shown("");
-        let mut listing = Listing { files: BTreeMap::new(), spares: Vec::new(), highest: 0 };
-        let mut short_spares = Vec::new();
+        let mut listing =
+            Listing { files: BTreeMap::new(), spares: Vec::new(), unfit: Vec::new(), highest: 0, highest_spare: 0 };
         for name in self.disk.list().map_err(OpenError::io(format!("listing {directory}")))? {
-            if name.starts_with(names::SPARE) && names::number_in(&name, names::SPARE).is_some() {
+            if let Some(number) = names::number_in(&name, names::SPARE) {
+                listing.highest_spare = listing.highest_spare.max(number);
                 let file = self.open(&name)?;
-                let is_whole = self.length(&file, &name)? == segment_bytes;
-                if is_whole { listing.spares.push(name) } else { short_spares.push(name) }
+                match self.length(&file, &name)? {
+                    bytes if bytes == segment_bytes => listing.spares.push(name),
+                    bytes => listing.unfit.push((name, bytes)),
+                }
             } else if name.starts_with(names::SEGMENT) {
                 let Some(number) = names::number_in(&name, names::SEGMENT).filter(|number| *number > 0) else {
                     return Err(OpenError::File { file: self.disk.shown(&name), fault: FileFault::Foreign });
@@ -130,12 +147,6 @@ impl<D: Disk> Walk<'_, D> {
                     listing.files.insert(number, segment);
                 }
             }
-        }
-        // Of another size than is wanted now, or unfinished. They hold nothing.
-        for name in short_spares {
-            self.disk
-                .unlink(&name)
-                .map_err(OpenError::io(format!("removing {}, an unused file", self.disk.shown(&name))))?;
         }
         listing.spares.sort_unstable();
         Ok(listing)
@@ -210,27 +221,43 @@ impl<D: Disk> Walk<'_, D> {
             let head = &segment.head;
             let begins = Expected { index: head.first_index(), hash: head.before.hash };
             let in_the_middle = *number == first && offset > SegmentHead::FRAMES_AT;
+            let next = files.range(number + 1..).next().map(|(_, next)| &next.head.before);
+            if !in_the_middle && begins.index < self.expected.index {
+                // The segment in which replay should go on is not there.
+                if next.is_none() {
+                    ending = self.covered(segment)?;
+                }
+                continue;
+            }
             if !in_the_middle && begins != self.expected {
                 let last = begins.index.saturating_sub(1);
                 self.damage(self.missing_segment(head.before.number, Some(last)), None)?;
                 self.expected = begins;
             }
-            let next = files.range(number + 1..).next().map(|(_, next)| &next.head.before);
             ending = match next.filter(|before| before.number == *number) {
                 Some(before) => self.sealed(segment, offset, before)?,
-                None if next.is_some() => {
-                    // The segment behind it is missing, and with it the word of where this one ended.
-                    self.newest(segment, offset)?
-                }
-                None => self.newest(segment, offset)?,
+                None => self.open_ended(segment, offset, next.is_none())?,
             };
             offset = SegmentHead::FRAMES_AT;
         }
         Ok(ending)
     }
 
+    /// The newest segment, if it ends before the frame where replay should go on.
+    fn covered(&mut self, segment: &Segment<D::File>) -> Result<Ending, OpenError> {
+        self.damage(self.missing_segment(segment.head.number + 1, None), None)?;
+        let goes_on = self.expected;
+        self.expected = Expected { index: segment.head.first_index(), hash: segment.head.before.hash };
+        self.is_muted = true;
+        let ending = self.open_ended(segment, SegmentHead::FRAMES_AT, true);
+        self.is_muted = false;
+        self.expected = goes_on;
+        Ok(Ending { last_index: goes_on.index.saturating_sub(1), hash: goes_on.hash, ..ending? })
+    }
+
     /// Frames of a segment whose successor says where it ended: all of them are durable.
     fn sealed(&mut self, segment: &Segment<D::File>, offset: u64, end: &Ending) -> Result<Ending, OpenError> {
+        let ends = Expected { index: end.last_index.wrapping_add(1), hash: end.hash };
         let mut reader = FrameReader::new(&*segment.file, segment.head.seed(), offset, end.length);
         while let Some((at, fault)) = self.run(segment, &mut reader)? {
             let resumes = self.resume(segment, &mut reader, at)?;
@@ -243,30 +270,36 @@ impl<D: Disk> Walk<'_, D> {
                     self.expected = expected;
                     reader.seek(until);
                 }
-                None => break,
+                None => self.expected = ends,
+            }
+            if resumes.is_none() {
+                return Ok(*end);
             }
         }
-        let ends = Expected { index: end.last_index.wrapping_add(1), hash: end.hash };
         if self.expected != ends {
-            if self.expected.index < ends.index {
-                let fault = "frames are missing at its end".to_owned();
-                let damage = Damage {
-                    fault,
-                    ..self.stretch(segment, reader.offset(), end.length, end.last_index, &FrameFault::NoHeader)
-                };
-                self.damage(damage, None)?;
-            }
+            let fault = "frames are missing at its end".to_owned();
+            let at = reader.offset();
+            let damage = self.stretch(segment, at, end.length, end.last_index, &FrameFault::NoHeader);
+            self.damage(Damage { fault, ..damage }, None)?;
             self.expected = ends;
         }
         Ok(*end)
     }
 
-    /// Frames of the newest segment: what comes last may be torn.
-    fn newest(&mut self, segment: &Segment<D::File>, offset: u64) -> Result<Ending, OpenError> {
+    /// Frames of a segment that nothing says the end of: the newest, of which the last frames may be torn, or one whose
+    /// successor is missing.
+    fn open_ended(&mut self, segment: &Segment<D::File>, offset: u64, is_newest: bool) -> Result<Ending, OpenError> {
         let mut reader = FrameReader::new(&*segment.file, segment.head.seed(), offset, segment.bytes_file);
         while let Some((at, fault)) = self.run(segment, &mut reader)? {
             let tail = self.tail(segment, &mut reader, at)?;
-            if tail.durable_through < self.expected.index {
+            let resumes = self.resume(segment, &mut reader, at)?;
+            if !is_newest && resumes.is_none() {
+                // How many frames are missing is found at the next segment that is there.
+                reader.seek(at);
+                break;
+            }
+            if is_newest && tail.durable_through < self.expected.index {
+                reader.seek(at);
                 // Nobody was ever told that this frame is durable, nor any behind it.
                 if tail.frames_seen > 0 {
                     self.recovered.dropped_tail = Some(DroppedTail {
@@ -280,7 +313,6 @@ impl<D: Disk> Walk<'_, D> {
                 }
                 break;
             }
-            let resumes = self.resume(segment, &mut reader, at)?;
             let until = resumes.map_or(tail.end, |(until, _)| until);
             let last_index = resumes.map_or(tail.durable_through, |(_, expected)| expected.index.saturating_sub(1));
             let damage = self.stretch(segment, at, until, last_index, &fault);
@@ -315,6 +347,7 @@ impl<D: Disk> Walk<'_, D> {
         loop {
             let at = reader.offset();
             match reader.next(&mut self.expected).map_err(|error| self.reading(segment, error))? {
+                Found::Frame(..) if self.is_muted => {}
                 Found::Frame(at, header, payload) => {
                     self.recovered.frames += 1;
                     self.recovered.bytes += payload.len() as u64;
@@ -378,6 +411,12 @@ impl<D: Disk> Walk<'_, D> {
     fn damage(&mut self, mut damage: Damage, stretch: Option<(&Segment<D::File>, u64, u64)>) -> Result<(), OpenError> {
         if !self.repair {
             return Err(OpenError::Damaged(damage));
+        }
+        let same_file = self.recovered.quarantined.iter_mut().find(|known| known.file == damage.file);
+        if let (None, Some(known)) = (stretch, same_file.filter(|known| known.first_index == 0)) {
+            // Its head was damaged; now we know what was in it.
+            (known.first_index, known.last_index) = (damage.first_index, damage.last_index);
+            return Ok(());
         }
         if let Some((segment, at, until)) = stretch {
             damage.quarantine = Some(self.copy_out(segment, at, until)?);
@@ -503,4 +542,14 @@ fn take_skipped<F>(files: &mut BTreeMap<u64, Segment<F>>) -> Vec<(String, u64)> 
 fn random_id<D: Disk>(disk: &D) -> Result<u128, OpenError> {
     let number = || disk.random().map_err(OpenError::io("asking the system for a random number"));
     Ok(u128::from(number()?) << 64 | u128::from(number()?))
+}
+
+/// Reads a journal without opening it for writing: the same checks, and nothing is changed unless `repair` is set.
+pub fn verify<D: Disk>(
+    disk: &D,
+    options: Options,
+    replay_from: Option<ReplayFrom>,
+    show: &mut dyn FnMut(FrameView<'_>),
+) -> Result<Recovered, OpenError> {
+    recover(disk, options, replay_from, show).map(|recovery| recovery.recovered)
 }
