@@ -39,6 +39,7 @@ pub struct Loaded<D: Disk> {
 /// frame behind it.
 pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> {
     let lock = take_lock(&disk)?;
+    remove_unfinished(&disk)?;
     let mut found = find_checkpoint(&disk, options.repair)?;
     let mut state = std::mem::take(&mut found.state);
     let replay = found.readable.first().map(|head| head.replay);
@@ -100,6 +101,21 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
     }
     archive.count_bytes(&inventory);
     Ok(Loaded { journal, state, recovered, archive, warnings })
+}
+
+/// Removes what a crash left of checkpoints and packs that were being written.
+fn remove_unfinished<D: Disk>(disk: &D) -> Result<(), OpenError> {
+    let names = disk.list().map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
+    let is_unfinished = |name: &&String| {
+        let finished = name.strip_suffix(names::NEW);
+        let kinds = [names::CHECKPOINT, names::PACK];
+        finished.is_some_and(|finished| kinds.iter().any(|kind| names::number_in(finished, kind).is_some()))
+    };
+    for name in names.iter().filter(is_unfinished) {
+        let doing = || format!("removing {}, which was never finished", disk.shown(name));
+        disk.unlink(name).map_err(OpenError::io(doing()))?;
+    }
+    Ok(())
 }
 
 /// What was found of checkpoints.
@@ -250,9 +266,9 @@ impl<D: Disk> Archive<D> {
             self.checkpoints.truncate(1);
             written = checkpoint::write(&self.disk, &folded.state, folded.replay);
         }
-        let doing = || format!("writing a checkpoint in {}", self.disk.shown(""));
-        let head = written.map_err(CheckpointError::io(doing()))?;
-        self.keep(head).map_err(CheckpointError::io(doing()))?;
+        let doing = format!("writing a checkpoint in {}", self.disk.shown(""));
+        let head = written.map_err(CheckpointError::io(doing.clone()))?;
+        self.keep(head).map_err(CheckpointError::io(doing))?;
         Ok(head)
     }
 
@@ -275,14 +291,17 @@ impl<D: Disk> Archive<D> {
         self.disk.sync_dir()
     }
 
-    /// Takes away what neither the state nor the older checkpoint needs.
+    /// Takes away what neither the state nor the older checkpoint needs. If there was no room for a new one, the only
+    /// one there is will do: it was read a moment ago.
     pub(crate) fn reclaim(
         &self,
         inventory: &Inventory<D>,
         state: &State,
         packing: &Packing,
+        is_full: bool,
     ) -> Result<Reclaimed, CheckpointError> {
-        let done = match self.checkpoints.get(1) {
+        let only = self.checkpoints.first().filter(|_| is_full);
+        let done = match self.checkpoints.get(1).or(only) {
             Some(older) => reclaim(inventory, &self.packs, state, older.replay.place, packing)?,
             None => Reclaimed::default(),
         };

@@ -220,11 +220,10 @@ fn read_as<D: Disk>(
     disk: &D,
     name: &str,
     index: Index,
-    show: &mut dyn FnMut(&[u8], u64) -> Result<(), String>,
+    show: &mut Show<'_>,
 ) -> Result<CheckpointHead, CheckpointFault> {
     let shown = disk.shown(name);
-    let refused =
-        |error| CheckpointFault::Refused(OpenError::Io { doing: format!("reading {shown}"), error });
+    let refused = |error| CheckpointFault::Refused(OpenError::Io { doing: format!("reading {shown}"), error });
     let damaged = |offset, bytes, words| CheckpointFault::Damaged(damage(disk, name, index, offset, bytes, words));
     let file = disk.open(name).map_err(refused)?;
     let length = file.length().map_err(refused)?;
@@ -255,6 +254,9 @@ fn read_as<D: Disk>(
         }
     }
 }
+
+/// Takes a payload and the offset where it begins.
+type Show<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
 /// What is lost with a checkpoint: all that was written up to it.
 fn damage<D: Disk>(disk: &D, name: &str, index: Index, offset: u64, bytes: u64, fault: String) -> Damage {

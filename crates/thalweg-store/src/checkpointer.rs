@@ -183,7 +183,8 @@ pub fn round<D: Disk>(
     let folded = archive.fold(inventory, through)?;
     let head = archive.checkpoint(&folded);
     // What was known before can be taken away even if there is no room for a new one.
-    let reclaimed = archive.reclaim(inventory, &folded.state, packing);
+    let is_full = head.as_ref().is_err_and(|error| error.is_full);
+    let reclaimed = archive.reclaim(inventory, &folded.state, packing, is_full);
     let head = head?;
     Ok(Round {
         index: head.index(),
@@ -195,12 +196,14 @@ pub fn round<D: Disk>(
     })
 }
 
+type OnRound = dyn FnMut(&Result<Round, CheckpointError>) + Send;
+
 struct Work<D: Disk> {
     archive: Archive<D>,
     inventory: Arc<Inventory<D>>,
     settings: CheckpointSettings,
     durable: Box<dyn Fn() -> Index + Send>,
-    on_round: Box<dyn FnMut(&Result<Round, CheckpointError>) + Send>,
+    on_round: Box<OnRound>,
     /// When the last round ended.
     last: Instant,
     /// The frame through which the last round that failed was tried.
@@ -252,7 +255,8 @@ impl<D: Disk> Work<D> {
         }
         let from = newest.map_or(0, |head| head.replay.place.0);
         let sealed = self.inventory.sealed();
-        let new: u64 = sealed.iter().map(|segment| segment.end_place.0.saturating_sub(segment.first_place.0.max(from))).sum();
+        let new: u64 =
+            sealed.iter().map(|segment| segment.end_place.0.saturating_sub(segment.first_place.0.max(from))).sum();
         new >= self.settings.every_bytes.max(newest.map_or(0, |head| head.bytes))
     }
 }

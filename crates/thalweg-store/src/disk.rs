@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub trait DiskFile: Send + Sync + 'static {
     fn sync_data(&self) -> io::Result<()>;
     /// How long the file is.
     fn length(&self) -> io::Result<u64>;
+    /// Whether the file has another name as well, such as in a backup: then it must not be written again.
+    fn is_shared(&self) -> io::Result<bool>;
     /// Gives the file `length` bytes of its own, so that writing them later needs no new ones.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
@@ -226,6 +228,10 @@ impl DiskFile for File {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn is_shared(&self) -> io::Result<bool> {
+        Ok(self.metadata()?.nlink() > 1)
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {

@@ -162,18 +162,25 @@ impl<D: Disk> Inventory<D> {
     /// Puts the `len` bytes at `place` into `into`, replacing what is there. They are as they are in the file: the
     /// frame's checksum is not looked at, since its beginning is not known here; records carry what it takes to check one.
     pub fn read(&self, place: Place, len: u32, into: &mut Vec<u8>) -> Result<(), ReadError> {
-        let sources = {
+        let (sources, moved) = {
             let table = self.table();
-            let found = table.find(place, len).or_else(|| table.find(table.moved(place)?, len));
+            let moved = table.moved(place);
+            let found = table.find(place, len).or_else(|| table.find(moved?, len));
             if let Some((segment, offset)) = found {
                 let (file, name) = (Arc::clone(&segment.file), names::segment(segment.head.number));
                 drop(table);
                 return self.read_file(&*file, &name, offset, len, into);
             }
-            table.sources.clone()
+            (table.sources.clone(), moved)
         };
         for source in &sources {
             if source.read(place, len, into)? {
+                return Ok(());
+            }
+            // Whoever folded the frames knows only where they were written again.
+            if let Some(moved) = moved
+                && source.read(moved, len, into)?
+            {
                 return Ok(());
             }
         }
@@ -277,6 +284,17 @@ impl<D: Disk> Inventory<D> {
             })
         });
         infos.collect()
+    }
+
+    /// The segment in which replay goes on: its number, how many of its bytes are before that point, and whether it is
+    /// sealed.
+    pub(crate) fn part_before(&self, replay: ReplayFrom) -> Option<(u64, u64, bool)> {
+        let table = self.table();
+        let segment = table.segments.values().rev().find(|segment| segment.head.first_index() <= replay.index)?;
+        let end = segment.end.unwrap_or(segment.bytes_file);
+        let offset = replay.place.since(segment.head.place(0));
+        let bytes = offset.filter(|offset| (SegmentHead::FRAMES_AT..=end).contains(offset));
+        Some((segment.head.number, bytes.unwrap_or(SegmentHead::FRAMES_AT), segment.end.is_some()))
     }
 
     /// Nothing in `segment` is needed any more: its file is kept as a spare, or removed.
@@ -384,6 +402,7 @@ impl<D: Disk> Inventory<D> {
             before: wanted.before,
             epoch: wanted.epoch,
             moved_bytes: wanted.moved_bytes,
+            bytes_file: capacity,
         };
         let named = names::segment(wanted.number);
         let begun = file
@@ -459,7 +478,9 @@ impl<D: Disk> Inventory<D> {
     /// The directory is synced before the file may be used again: otherwise a crash could bring back the old name over
     /// new content.
     fn recycle(&self, shelf: &mut Shelf, name: &str, bytes_file: u64, forget: impl Fn(&Self)) -> io::Result<()> {
-        let keep = shelf.names.len() < self.options.spares && bytes_file == self.options.segment_bytes;
+        let is_wanted = shelf.names.len() < self.options.spares && bytes_file == self.options.segment_bytes;
+        // A backup may have a link to it; then new content would become the backup's.
+        let keep = is_wanted && self.disk.open(name).and_then(|file| file.is_shared()).is_ok_and(|shared| !shared);
         if !keep {
             self.disk.unlink(name)?;
             forget(self);
@@ -566,8 +587,13 @@ impl<D: Disk> Inventory<D> {
 impl<F> Table<F> {
     fn insert(&mut self, segment: Segment<F>) {
         let head = segment.head;
-        if let Some(before) = self.segments.get_mut(&head.before.number) {
-            before.end = Some(head.before.length);
+        for (number, before) in self.segments.range_mut(..head.number).rev() {
+            if before.end.is_some() {
+                break;
+            }
+            // If the one that came next was released, nobody says where this one ended, only that it is not written.
+            let is_next = *number == head.before.number;
+            before.end = Some(if is_next { head.before.length } else { before.bytes_file });
             before.last_index = Some(head.before.last_index);
         }
         if head.moved_bytes > 0 {

@@ -6,6 +6,12 @@ pub const LOCK: &str = "lock";
 pub const SEGMENT: &str = "segment-";
 /// What files kept ready are called, before a number of their own.
 pub const SPARE: &str = "spare-";
+/// What checkpoints are called, before 16 hexadecimal digits: their last frame.
+pub const CHECKPOINT: &str = "checkpoint-";
+/// What packs are called, before 16 hexadecimal digits.
+pub const PACK: &str = "pack-";
+/// What comes behind the name of a file that is not finished.
+pub const NEW: &str = ".new";
 
 /// The name of segment `number`.
 pub fn segment(number: u64) -> String {
@@ -15,6 +21,16 @@ pub fn segment(number: u64) -> String {
 /// The name of spare file `number`.
 pub fn spare(number: u64) -> String {
     format!("{SPARE}{number:016x}")
+}
+
+/// The name of the checkpoint as of frame `index`.
+pub fn checkpoint(index: u64) -> String {
+    format!("{CHECKPOINT}{index:016x}")
+}
+
+/// The name of pack `number`.
+pub fn pack(number: u64) -> String {
+    format!("{PACK}{number:016x}")
 }
 
 /// The number in `name` after `prefix`, if it is written exactly as we write it.

@@ -152,6 +152,9 @@ fn line_of(bytes: &[u8]) -> Line {
     Line { place: number(0, 8), offset: number(8, 12) as u32, len: number(12, 16) as u32 }
 }
 
+/// Reads the record that begins at a place and is so long.
+pub type Fetch<'a> = dyn FnMut(Place, u32, &mut Vec<u8>) -> Result<(), ReadError> + 'a;
+
 /// All packs of a directory: where [`Inventory::read`](crate::Inventory::read) looks for what no segment has.
 pub struct Packs<D: Disk> {
     disk: D,
@@ -192,7 +195,7 @@ impl<D: Disk> Packs<D> {
     pub fn write(
         &self,
         records: &[(u64, u32)],
-        fetch: &mut dyn FnMut(Place, u32, &mut Vec<u8>) -> Result<(), ReadError>,
+        fetch: &mut Fetch<'_>,
     ) -> Result<PackHead, ReadError> {
         let number = self.all().last().map_or(1, |pack| pack.head.number + 1);
         let name = names::pack(number);
@@ -227,7 +230,7 @@ impl<D: Disk> Packs<D> {
         file: &D::File,
         number: u64,
         records: &[(u64, u32)],
-        fetch: &mut dyn FnMut(Place, u32, &mut Vec<u8>) -> Result<(), ReadError>,
+        fetch: &mut Fetch<'_>,
     ) -> Result<PackHead, ReadError> {
         let writing = || ReadError::io(format!("writing {}", self.disk.shown(&names::pack(number))));
         let mut table = Vec::with_capacity(records.len() * LINE_BYTES);

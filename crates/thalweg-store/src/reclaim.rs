@@ -214,7 +214,9 @@ struct Round<'a, D: Disk> {
 
 impl<D: Disk> Round<'_, D> {
     fn release(&self, segment: &SegmentInfo) -> Result<(), ReadError> {
-        self.inventory.release(segment.number).map_err(ReadError::io(format!("releasing segment {:016x}", segment.number)))
+        self.inventory
+            .release(segment.number)
+            .map_err(ReadError::io(format!("releasing segment {:016x}", segment.number)))
     }
 
     /// Packs what is left of sparse segments, several at a time, and releases them.

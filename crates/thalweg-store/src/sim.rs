@@ -521,6 +521,10 @@ impl DiskFile for SimFile {
         Ok(self.state().now.files.get(self.file).map_or(0, |file| file.now.len() as u64))
     }
 
+    fn is_shared(&self) -> io::Result<bool> {
+        Ok(self.state().now.names.values().filter(|file| **file == self.file).count() > 1)
+    }
+
     fn allocate(&self, length: u64) -> io::Result<()> {
         let mut state = self.state();
         if !self.may_write {
