@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
-use super::kind::{Kind, Value};
+use super::kind::{Kind, Value, show_size};
 use super::settings::{Bind, Config, Listener};
-use super::words::{AccessDefault, CertificateIdentity, ClientCertificate, Transport};
+use super::words::{AccessDefault, CertificateIdentity, ClientCertificate, Fsync, Transport};
 
 /// Every contradiction in `config`.
 pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
     checks.admin();
     checks.jwt();
     checks.access();
+    checks.journal();
     checks.errors
 }
 
@@ -214,6 +215,21 @@ impl Checks<'_> {
             self.report(&["access.default".into()], what, "Set access.acl_file, or access.default to allow");
         }
     }
+
+    /// Below this there would be no room to write while old segments are being cleared.
+    fn journal(&mut self) {
+        let journal = &self.config.journal;
+        let least = SEGMENTS_LEAST * journal.segment_bytes;
+        if let Some(bytes_max) = journal.bytes_max.filter(|bytes_max| journal.enabled && *bytes_max < least) {
+            let what = format!(
+                "journal.bytes_max is {}, less than {SEGMENTS_LEAST} segments of {} (journal.segment_bytes)",
+                show_size(bytes_max),
+                show_size(journal.segment_bytes)
+            );
+            let mend = format!("Set journal.bytes_max to {} or more, or smaller segments", show_size(least));
+            self.report(&["journal.bytes_max".into(), "journal.segment_bytes".into()], what, mend);
+        }
+    }
 }
 
 impl Config {
@@ -226,6 +242,21 @@ impl Config {
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
     pub(super) fn needs_certificate(&self, listener: &Listener) -> bool {
         listener.transport.is_encrypted() && listener.tls.client_certificate == ClientCertificate::Required
+    }
+
+    /// What is allowed and costs something that its author may not have meant to pay, a sentence each. `config check`
+    /// says them, and the start logs them.
+    pub fn warnings(&self) -> Vec<String> {
+        let journal = &self.journal;
+        if !journal.enabled {
+            return vec![NO_JOURNAL.into()];
+        }
+        let broker = (journal.fsync == Fsync::Never).then(|| "journal.fsync is never".to_owned());
+        let listeners = self.enabled_listeners().filter(|(_, listener)| listener.fsync == Some(Fsync::Never));
+        let listeners = listeners.map(|(name, _)| format!("listeners.{name}.fsync is never"));
+        let filters = journal.filters.iter().filter(|(_, policy)| *policy == Fsync::Never);
+        let filters = filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\""));
+        broker.into_iter().chain(listeners).chain(filters).map(|which| format!("{which}: {NEVER}")).collect()
     }
 
     /// The files that the configuration names and that cannot be opened for reading. `config check` and the start ask.
@@ -267,6 +298,13 @@ fn collide(one: &Bind, other: &Bind) -> bool {
         _ => false,
     }
 }
+
+/// One is written, one is being cleared, and one each is spare and in reserve.
+const SEGMENTS_LEAST: u64 = 4;
+
+const NO_JOURNAL: &str = "journal.enabled is false: what is acknowledged is in memory only, and a restart forgets it";
+
+const NEVER: &str = "what is acknowledged survives the process, but a power cut may take up to half a minute of it";
 
 const MEND_UNREADABLE: &str = "Make the file readable for the user that the broker runs as, or change the path; \
                                relative paths in a file start at that file's directory";

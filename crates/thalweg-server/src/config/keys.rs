@@ -199,6 +199,8 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
         })
         .collect();
     tables.push("listeners".to_owned());
+    // These are keys, and written like tables.
+    tables.extend(KEYS.iter().filter(|key| key.kind == Kind::Policies).map(|key| key.name.to_owned()));
     tables.dedup();
     nearest(name, tables.iter().map(String::as_str)).map(str::to_owned)
 }

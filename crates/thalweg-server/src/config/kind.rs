@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use thalweg_model::Span;
+use thalweg_model::{Address, Filter, Span};
 
 use super::settings::Bind;
+use super::words::Fsync;
 
 /// What a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,13 @@ pub enum Kind {
     Bind,
     /// Several IP addresses.
     Addresses,
+    /// Topic filters, each with a sync policy.
+    Policies,
+    /// Topic prefixes of whole levels, at most so many.
+    Prefixes {
+        /// Most.
+        max: usize,
+    },
     /// Permission bits in octal.
     Mode,
 }
@@ -68,6 +76,8 @@ pub enum Written {
     Loose(String),
     /// In a file, with square brackets.
     List(Vec<Written>),
+    /// In a file, a table inside the key, in the order of its own keys.
+    Table(Vec<(String, Written)>),
     /// Something no setting takes, by its name.
     Other(&'static str),
 }
@@ -93,6 +103,10 @@ pub enum Value {
     Bind(Bind),
     /// A [`Kind::Addresses`].
     Addresses(Vec<IpAddr>),
+    /// A [`Kind::Policies`], in the order of the filters, each once.
+    Policies(Vec<(Filter, Fsync)>),
+    /// A [`Kind::Prefixes`], in order, each once.
+    Prefixes(Vec<String>),
 }
 
 /// Why a value is refused: what is wrong with it, and what to write instead.
@@ -110,6 +124,8 @@ impl Kind {
                 let addresses: Result<_, _> = self.items(written)?.iter().map(|item| self.address(item)).collect();
                 Ok(Value::Addresses(addresses?))
             }
+            Kind::Policies => self.policies(written).map(Value::Policies),
+            Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Prefixes),
             _ => self.parse_one(written, base),
         }
     }
@@ -122,6 +138,7 @@ impl Kind {
             }
             Written::Bare(text) | Written::Quoted(text) | Written::Loose(text) => text.as_str(),
             Written::List(_) => return Err(self.refuses("a list")),
+            Written::Table(_) => return Err(self.refuses("a table")),
             Written::Other(name) => return Err(self.refuses(name)),
         };
         match self {
@@ -171,7 +188,7 @@ impl Kind {
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Addresses => Err(self.refuses("one value")),
+            Kind::Addresses | Kind::Policies | Kind::Prefixes { .. } => Err(self.refuses("one value")),
         }
     }
 
@@ -196,10 +213,7 @@ impl Kind {
             }
             Kind::Rate => "a number per second, such as 1000/s".into(),
             Kind::SizeRate => "bytes per second, such as 1MiB/s".into(),
-            Kind::Word(words) => match words {
-                [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-                words => words.join(", "),
-            },
+            Kind::Word(words) => one_of(words),
             Kind::Text => "text".into(),
             Kind::File => "the path of a file".into(),
             Kind::Path => "a path".into(),
@@ -209,6 +223,16 @@ impl Kind {
             }
             Kind::Addresses => {
                 "a list of IP addresses, such as [\"10.0.0.1\", \"::1\"] (or a,b outside the file)".into()
+            }
+            Kind::Policies => format!(
+                "a table from topic filters to {}, such as {{ \"telemetry/#\" = \"never\" }} (or telemetry/#=never,\
+                 plant/+=interval outside the file)",
+                one_of(Fsync::WORDS)
+            ),
+            Kind::Prefixes { max } => {
+                format!(
+                    "a list of at most {max} topic prefixes, such as [\"plant/a\", \"office\"] (or a,b outside the file)"
+                )
             }
             Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
         }
@@ -230,6 +254,8 @@ impl Kind {
             Kind::Socket => "address and port",
             Kind::Bind => "address and port, or path",
             Kind::Addresses => "list of addresses",
+            Kind::Policies => "table of policies",
+            Kind::Prefixes { .. } => "list of topic prefixes",
             Kind::Mode => "octal permissions",
         }
     }
@@ -255,6 +281,11 @@ impl Kind {
             (Value::Socket(socket), _) => quoted(&socket.to_string()),
             (Value::Bind(bind), _) => quoted(&bind.to_string()),
             (Value::Addresses(all), _) => list(all.iter().map(|address| quoted(&address.to_string())).collect()),
+            (Value::Prefixes(all), _) => list(all.iter().map(|prefix| quoted(prefix)).collect()),
+            (Value::Policies(all), _) => {
+                let table = all.iter().map(|(filter, policy)| (filter.to_string(), policy.word().into()));
+                toml::Value::Table(table.collect()).to_string()
+            }
         }
     }
 
@@ -266,6 +297,7 @@ impl Kind {
                     Written::Quoted(text) => Ok(text.clone()),
                     Written::Bare(text) | Written::Loose(text) => Err(self.refuses(text)),
                     Written::List(_) => Err(self.refuses("a list inside a list")),
+                    Written::Table(_) => Err(self.refuses("a table inside a list")),
                     Written::Other(name) => Err(self.refuses(name)),
                 })
                 .collect(),
@@ -273,7 +305,67 @@ impl Kind {
                 Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect())
             }
             Written::Quoted(text) | Written::Bare(text) => Err(self.refuses(&format!("one value, \"{text}\""))),
+            Written::Table(_) => Err(self.refuses("a table")),
             Written::Other(name) => Err(self.refuses(name)),
+        }
+    }
+
+    fn policies(&self, written: &Written) -> Result<Vec<(Filter, Fsync)>, Fault> {
+        let pairs: Vec<(String, String)> = match written {
+            Written::Table(entries) => entries
+                .iter()
+                .map(|(filter, policy)| match policy {
+                    Written::Quoted(word) => Ok((filter.clone(), word.clone())),
+                    // `telemetry.x = "never"` is a table in TOML.
+                    _ => Err(fault(
+                        format!("has no policy for \"{filter}\""),
+                        format!("Write \"{filter}\" = {}, with the whole filter in quotes", quoted_words(Fsync::WORDS)),
+                    )),
+                })
+                .collect::<Result<_, _>>()?,
+            Written::Loose(_) => self
+                .items(written)?
+                .iter()
+                .map(|item| match item.rsplit_once('=') {
+                    Some((filter, policy)) => Ok((filter.trim().to_owned(), policy.trim().to_owned())),
+                    None => {
+                        Err(fault(format!("has no policy for \"{item}\""), format!("Write {}", self.expectation())))
+                    }
+                })
+                .collect::<Result<_, _>>()?,
+            Written::List(_) => return Err(self.refuses("a list")),
+            Written::Quoted(text) | Written::Bare(text) => return Err(self.refuses(&format!("one value, \"{text}\""))),
+            Written::Other(name) => return Err(self.refuses(name)),
+        };
+        let mut policies: Vec<(Filter, Fsync)> =
+            pairs.iter().map(|(filter, policy)| policy_of(filter, policy)).collect::<Result<_, _>>()?;
+        policies.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        match policies.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one == other)) {
+            Some([(twice, _), ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
+            _ => Ok(policies),
+        }
+    }
+
+    fn prefixes(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
+        let mut prefixes = self.items(written)?;
+        if prefixes.len() > max {
+            let mend = format!("Keep at most {max}: each is looked up and counted for every message");
+            return Err(fault(format!("has {} prefixes", prefixes.len()), mend));
+        }
+        for prefix in &prefixes {
+            if let Some(whole) = prefix.strip_suffix("/#").or_else(|| prefix.strip_suffix('/')) {
+                let mend = format!("Write \"{whole}\": a prefix stands for its topic and all below it");
+                return Err(fault(format!("names \"{prefix}\", which does not end with a whole level"), mend));
+            }
+            if let Err(error) = Address::check(prefix) {
+                let mend = "Write the first levels of topics, without wildcards";
+                return Err(fault(format!("names \"{prefix}\", which is not a topic: {error}"), mend));
+            }
+        }
+        prefixes.sort_unstable();
+        match prefixes.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
+            Some([twice, ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
+            _ => Ok(prefixes),
         }
     }
 
@@ -326,6 +418,8 @@ impl Kind {
             Kind::Rate | Kind::SizeRate => "a rate",
             Kind::Word(_) => "one of its words",
             Kind::Addresses => "a list of IP addresses",
+            Kind::Policies => "a table of policies",
+            Kind::Prefixes { .. } => "a list of topic prefixes",
             Kind::Mode => "octal permissions",
             _ => self.title(),
         };
@@ -339,6 +433,37 @@ impl Kind {
 
 fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
     Fault { what: what.into(), mend: mend.into() }
+}
+
+/// One entry of a [`Kind::Policies`].
+fn policy_of(filter: &str, policy: &str) -> Result<(Filter, Fsync), Fault> {
+    let Some(policy) = Fsync::from_word(policy) else {
+        let what = format!("says \"{policy}\" for \"{filter}\", which is not a policy");
+        return Err(fault(what, format!("Write {}", one_of(Fsync::WORDS))));
+    };
+    if filter.starts_with("$share/") {
+        let what = format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
+        return Err(fault(what, "Write the filter that stands behind the group's name"));
+    }
+    match Filter::new(filter) {
+        Ok(filter) => Ok((filter, policy)),
+        Err(error) => {
+            let what = format!("names \"{filter}\", which is not a topic filter: {error}");
+            Err(fault(what, "Write a filter as in a subscription, such as telemetry/#"))
+        }
+    }
+}
+
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        words => words.join(", "),
+    }
+}
+
+fn quoted_words(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    one_of(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn whole_number(text: &str) -> Option<u64> {

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use thalweg_model::Span;
+use thalweg_model::{Filter, Span};
 
 use super::kind::Value;
 use super::settings::{Bind, Config, Listener};
+use super::words::Fsync;
 
 /// Where a key lands: a field of the broker's configuration, or of a listener's.
 #[derive(Clone, Copy)]
@@ -131,5 +132,31 @@ impl Landing for Vec<IpAddr> {
     }
     fn to_value(&self) -> Value {
         if self.is_empty() { Value::Unset } else { Value::Addresses(self.clone()) }
+    }
+}
+
+impl Landing for Vec<(Filter, Fsync)> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Vec::new()),
+            Value::Policies(policies) => Some(policies),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Value {
+        if self.is_empty() { Value::Unset } else { Value::Policies(self.clone()) }
+    }
+}
+
+impl Landing for Vec<String> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Vec::new()),
+            Value::Prefixes(prefixes) => Some(prefixes),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Value {
+        if self.is_empty() { Value::Unset } else { Value::Prefixes(self.clone()) }
     }
 }

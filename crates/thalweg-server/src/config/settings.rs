@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use thalweg_model::Span;
+use thalweg_model::{Filter, Span};
 
 use super::words::*;
 
@@ -34,6 +34,10 @@ pub struct Config {
     pub session: Session,
     /// `retained.*`
     pub retained: Retained,
+    /// `journal.*`
+    pub journal: Journal,
+    /// `ledger.*`
+    pub ledger: Ledger,
     /// `mqtt.*`
     pub mqtt: Mqtt,
     /// `groups.*`
@@ -74,6 +78,9 @@ pub struct Listener {
     /// Publishes per second per connection, if it differs from `limits.publish_rate`; `Some(0)` is unlimited.
     /// See [`Config::publish_rate`].
     pub publish_rate: Option<u64>,
+    /// What acknowledgements to this listener's peers wait for, if it differs from `journal.fsync`.
+    /// See [`Config::fsync`].
+    pub fsync: Option<Fsync>,
     /// Whether a PROXY protocol header comes first.
     pub proxy_protocol: ProxyProtocol,
     /// Peers that may send a PROXY header; empty is every peer.
@@ -224,6 +231,8 @@ pub struct Queue {
     pub overflow: Overflow,
     /// Whether QoS 0 messages wait for sessions that are away.
     pub at_most_once_while_offline: bool,
+    /// Bytes of one session's waiting messages that are kept in memory beside the journal.
+    pub memory_bytes_max: usize,
     /// Bytes waiting for a slow socket before QoS 0 messages are dropped.
     pub output_bytes_max: usize,
     /// Longest time that small writes are gathered before they are sent.
@@ -254,6 +263,37 @@ pub struct Retained {
     pub bytes_max: usize,
     /// Longest time a retained message is kept; [`Span::FOREVER`] is no limit.
     pub expiry_max: Span,
+}
+
+/// `journal.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Journal {
+    /// Whether persistent sessions, their queues and retained messages survive the process.
+    pub enabled: bool,
+    /// What acknowledgements wait for, where neither a filter nor the listener says otherwise. See [`Config::fsync`].
+    pub fsync: Fsync,
+    /// Time between two syncs of what nothing waits for.
+    pub fsync_interval: Span,
+    /// Topics with a policy of their own, in the order of the filters' text, each once. See
+    /// [`Journal::filter_policy`].
+    pub filters: Vec<(Filter, Fsync)>,
+    /// Most bytes of journal files; `None` leaves it to the file system.
+    pub bytes_max: Option<u64>,
+    /// Length of a segment file.
+    pub segment_bytes: u64,
+    /// Bytes written between two checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Time between two checkpoints.
+    pub checkpoint_interval: Span,
+    /// Time that a sync waits for more to come; [`Span::ZERO`] waits for nothing.
+    pub max_linger: Span,
+}
+
+/// `ledger.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ledger {
+    /// Topic prefixes of whole levels that get books of their own: each once, in the order of their text.
+    pub prefixes: Vec<String>,
 }
 
 /// `mqtt.*`
@@ -329,6 +369,11 @@ impl Config {
         }
     }
 
+    /// What acknowledgements to peers of `listener` wait for, where no topic filter has a policy of its own.
+    pub fn fsync(&self, listener: &Listener) -> Fsync {
+        listener.fsync.unwrap_or(self.journal.fsync)
+    }
+
     /// Whether `listener` lets in peers that offer neither password nor token, nor a certificate with a name: where it
     /// admits the anonymous, and where a nameless certificate is all that anybody can show.
     pub fn admits_strangers(&self, listener: &Listener) -> bool {
@@ -346,6 +391,14 @@ impl Access {
     /// What happens to an action no rule mentions: the setting, or refusal once there are rules.
     pub fn default_verdict(&self) -> AccessDefault {
         self.default.unwrap_or(if self.acl_file.is_some() { AccessDefault::Deny } else { AccessDefault::Allow })
+    }
+}
+
+impl Journal {
+    /// The policy that a topic's filters give it, over listener and broker: of all that match, the most durable.
+    pub fn filter_policy(&self, address: &str) -> Option<Fsync> {
+        let matching = self.filters.iter().filter(|(filter, _)| filter.matches(address));
+        matching.map(|(_, policy)| *policy).reduce(Fsync::more_durable)
     }
 }
 

@@ -76,7 +76,7 @@ impl Gathered {
         base: &PathBuf,
     ) {
         if find(table).is_ok() {
-            return self.add(table, &Written::Other("a table"), origin, base);
+            return self.add(table, &written_table(inner), origin, base);
         }
         if !is_table(table) {
             let mend = match nearest_table(table) {
@@ -202,8 +202,12 @@ fn written(value: &Spanned<DeValue<'_>>) -> Written {
         DeValue::Boolean(flag) => Written::Bare(flag.to_string()),
         DeValue::Datetime(_) => Written::Other("a date"),
         DeValue::Array(items) => Written::List(items.iter().map(written).collect()),
-        DeValue::Table(_) => Written::Other("a table"),
+        DeValue::Table(entries) => written_table(entries),
     }
+}
+
+fn written_table(entries: &DeTable<'_>) -> Written {
+    Written::Table(entries.iter().map(|(key, value)| (key.get_ref().to_string(), written(value))).collect())
 }
 
 const PREFIX: &str = "THALWEG_";

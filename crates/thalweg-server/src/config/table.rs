@@ -5,7 +5,8 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Rate, Size, SizeRate, Socket, Text, Word,
+    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket,
+    Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -51,9 +52,10 @@ macro_rules! given {
 
 keys! {
     broker data_dir: Path, default "./thalweg-data", Restart;
-        "Directory of the broker's own files, made when one is needed. This version keeps messages in memory; it \
-         writes one small file here (mode 0600) once there are passwords and SCRAM, so that restarts do not tell \
-         which users exist. A broker that cannot write here says so and runs all the same.";
+        "Directory of the broker's own files, made if it is not there. The journal is in its folder `journal`, and one \
+         process at a time can have it: give each broker a directory of its own, on a local disk. Beside it the broker \
+         keeps a small file (`secret`, mode 0600) once there are passwords and SCRAM, so that restarts do not tell \
+         which users exist. Without the journal a broker that cannot write here says so and runs all the same.";
     broker shards: Count { min: 1, max: SHARDS_MAX as u64 }, default "automatic" none "automatic", Restart;
         "Number of shards: threads that each own their share of the connections and sessions. `automatic` (or 0) is \
          one per two cores, at least one: the other half of the machine is for the kernel's network work.";
@@ -89,6 +91,9 @@ keys! {
     listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
         "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
          is no limit.";
+    listener fsync: Word(Fsync::WORDS), default "inherit" none "inherit", NewConnections;
+        "What acknowledgements to this listener's clients wait for, in place of `journal.fsync`. A filter of \
+         `journal.filters` that matches a message's topic has the last word.";
     listener proxy_protocol: Word(ProxyProtocol::WORDS), default "off", NewConnections;
         "Whether each connection opens with a PROXY protocol header that names the client's real address, and in \
          which version. With a value other than `off`, connections without the header are closed.";
@@ -229,6 +234,9 @@ keys! {
     broker queue.at_most_once_while_offline: Flag, default "false", Now;
         "Whether QoS 0 messages wait for sessions that are not connected. MQTT leaves it open; most brokers drop \
          them.";
+    broker queue.memory_bytes_max: Size { min: KIB, max: TIB }, default "1MiB", Now;
+        "Bytes of one session's waiting messages that are kept in memory; of those beyond it only the place in the \
+         journal is, and they are read back when their turn comes. Without the journal everything is in memory.";
     broker queue.output_bytes_max: Size { min: 4 * KIB, max: GIB }, default "1MiB", Now;
         "Bytes that may wait for a slow client's socket. Beyond it QoS 0 messages for this client are dropped and \
          counted; QoS 1 and 2 wait in its queue.";
@@ -261,6 +269,43 @@ keys! {
         "Most bytes of retained messages. When reached, messages are not retained; they are still delivered.";
     broker retained.expiry_max: expiry(1), default "never" none "never", Now;
         "How long a retained message is kept at most, whatever expiry it carries.";
+
+    broker journal.enabled: Flag, default "true", Restart;
+        "Whether sessions that outlive their connection, what waits for them, and retained messages survive the \
+         process. If not, an acknowledgement means \"this process has it\", and a restart forgets everything.";
+    broker journal.fsync: Word(Fsync::WORDS), default "always", Now;
+        "What an acknowledgement waits for. `always`: for the disk; what is acknowledged survives kill -9 and power \
+         loss. `interval`: for the write, and the disk follows every `journal.fsync_interval`; survives kill -9, and \
+         power loss takes at most the interval. `never`: for the write, and the system decides when the disk follows; \
+         survives kill -9, and power loss may take half a minute. `journal.filters` and `listeners.<name>.fsync` can \
+         say otherwise for some topics and clients.";
+    broker journal.fsync_interval: Duration { min: Span::from_millis(1), max: Span::from_secs(1), step: NANO },
+        default "50ms", Now;
+        "Time between two syncs where the policy is `interval`: the most that power loss can take.";
+    broker journal.filters: Policies, default "", Now;
+        "Sync policies of topics, as a table from filters to policies. A message whose topic a filter matches has its \
+         policy, whatever `journal.fsync` and its listener say; if several match, the most durable of them counts \
+         (`always`, then `interval`, then `never`).";
+    broker journal.bytes_max: Size { min: 4 * MIB, max: 64 * TIB }, default "off" none "off", Now;
+        "Most bytes of journal files. From four fifths of it on (or of the file system, which is the limit with \
+         `off`), QoS 1 and 2 publishes that would have to be kept are refused with \"quota exceeded\"; MQTT 3 clients, \
+         which cannot be told, are not read. Deliveries and acknowledgements go on, and make room.";
+    broker journal.segment_bytes: Size { min: MIB, max: 64 * MIB }, default "64MiB", Restart;
+        "Length of a segment file, which is made at full length before it is written. Journals with segments of \
+         another length are read all the same.";
+    broker journal.checkpoint_bytes: Size { min: MIB, max: TIB }, default "256MiB", Now;
+        "Bytes written to the journal between two checkpoints. A start reads the newest checkpoint and what was \
+         written since: less here is a faster start and more writing.";
+    broker journal.checkpoint_interval: seconds(1, 86_400), default "60s", Now;
+        "Time between two checkpoints, if anything was written.";
+    broker journal.max_linger: Duration { min: Span::ZERO, max: Span::from_millis(10), step: NANO },
+        default "0s", Now;
+        "Time that a sync waits for more to come. Batches form by themselves while the disk is busy; a little waiting \
+         can help a slow disk under light load, and delays every acknowledgement.";
+
+    broker ledger.prefixes: Prefixes { max: 1000 }, default "", Restart;
+        "Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below \
+         it. The books are in the metrics, in /v1/ledger and in `thalweg ledger`.";
 
     broker mqtt.receive_maximum: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
         "QoS 1 and 2 messages that an MQTT 5 client may have on the way to us without an answer.";

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use thalweg_model::Span;
+use thalweg_model::{Filter, Span};
 
 use super::kind::Written;
 use super::*;
@@ -341,6 +341,100 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
 }
 
 #[test]
+fn sync_policies_are_a_table_by_filter_and_the_most_durable_of_those_that_match_counts() {
+    let text = "[journal]\nfsync = \"interval\"\n[journal.filters]\n\"telemetry/#\" = \"never\"\n\"+/alarm\" = \"always\"\n\"a,b/c=d\" = \"interval\"\n[listeners.mqtt]\nfsync = \"always\"\n";
+    let (config, origins) = load(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    assert_eq!(config.fsync(&config.listeners["mqtt"]), Fsync::Always);
+    assert_eq!(config.fsync(&config.listeners["websocket"]), Fsync::Interval);
+    for (topic, policy) in [
+        ("telemetry/x", Some(Fsync::Never)),
+        ("telemetry/alarm", Some(Fsync::Always)),
+        ("a,b/c=d", Some(Fsync::Interval)),
+        ("plant/x", None),
+    ] {
+        assert_eq!(config.journal.filter_policy(topic), policy, "{topic}");
+    }
+    let (again, _) = load(&config.to_toml(&origins), &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    assert_eq!(again, config);
+    let (outside, _) = load("", &[("THALWEG_JOURNAL__FILTERS", "a/#=never, b=c=interval")], &[]).expect("valid");
+    assert_eq!(outside.journal.filter_policy("b=c"), Some(Fsync::Interval));
+    assert_eq!(outside.journal.filters.len(), 2);
+}
+
+#[test]
+fn mistakes_in_sync_policies_and_prefixes_name_the_entry_that_is_wrong() {
+    let many: Vec<String> = (0..1001).map(|number| format!("\"p{number}\"")).collect();
+    for (text, wanted) in [
+        (
+            "[journal.filters]\n\"a/#/b\" = \"never\"".to_owned(),
+            "thalweg.toml:1: journal.filters names \"a/#/b\", which is not a topic filter: # must stand alone in the last level. Write a filter as in a subscription, such as telemetry/#.",
+        ),
+        (
+            "journal.filters = { \"a/#\" = \"sometimes\" }".to_owned(),
+            "thalweg.toml:1: journal.filters says \"sometimes\" for \"a/#\", which is not a policy. Write always, interval or never.",
+        ),
+        (
+            "[journal.filters]\nplant.a = \"never\"".to_owned(),
+            "thalweg.toml:1: journal.filters has no policy for \"plant\". Write \"plant\" = \"always\", \"interval\" or \"never\", with the whole filter in quotes.",
+        ),
+        (
+            "[journal.filters]\n\"$share/g/a\" = \"never\"".to_owned(),
+            "thalweg.toml:1: journal.filters names \"$share/g/a\", which is a shared subscription, not a filter of topics. Write the filter that stands behind the group's name.",
+        ),
+        (
+            "journal.filters = [\"a=never\"]".to_owned(),
+            "thalweg.toml:1: journal.filters is a list, which is not a table of policies. Write a table from topic filters to always, interval or never, such as { \"telemetry/#\" = \"never\" } (or telemetry/#=never,plant/+=interval outside the file).",
+        ),
+        (
+            "[journal.filter]\n\"a\" = \"never\"".to_owned(),
+            "thalweg.toml:1: There is no table [journal.filter]. Did you mean [journal.filters]?",
+        ),
+        (
+            "ledger.prefixes = [\"plant/#\"]".to_owned(),
+            "thalweg.toml:1: ledger.prefixes names \"plant/#\", which does not end with a whole level. Write \"plant\": a prefix stands for its topic and all below it.",
+        ),
+        (
+            "ledger.prefixes = [\"+/a\"]".to_owned(),
+            "thalweg.toml:1: ledger.prefixes names \"+/a\", which is not a topic: an address to publish to must not contain a wildcard (+ or #). Write the first levels of topics, without wildcards.",
+        ),
+        (
+            "ledger.prefixes = [\"b\", \"a\", \"b\"]".to_owned(),
+            "thalweg.toml:1: ledger.prefixes names \"b\" twice. Keep one of the two.",
+        ),
+        (
+            format!("ledger.prefixes = [{}]", many.join(",")),
+            "thalweg.toml:1: ledger.prefixes has 1001 prefixes. Keep at most 1000: each is looked up and counted for every message.",
+        ),
+        (
+            "journal.bytes_max = \"100MiB\"".to_owned(),
+            "thalweg.toml:1: journal.bytes_max is 100MiB, less than 4 segments of 64MiB (journal.segment_bytes). Set journal.bytes_max to 256MiB or more, or smaller segments.",
+        ),
+    ] {
+        assert_eq!(sentences(load(&text, &[], &[])), [wanted], "{text}");
+    }
+    assert_eq!(
+        sentences(load("", &[], &["journal.filters=a=never,a=always"])),
+        ["--set: journal.filters names \"a\" twice. Keep one of the two."]
+    );
+    assert_eq!(sentences(load("", &[], &["journal.filters=a"])).len(), 1, "an entry without a policy is no entry");
+}
+
+#[test]
+fn settings_that_give_up_durability_are_warned_of_where_they_count() {
+    let warnings = |sets: &[&str]| load("", &[], sets).expect("valid").0.warnings();
+    assert_eq!(warnings(&[]), [""; 0]);
+    assert_eq!(warnings(&["journal.fsync=interval"]), [""; 0]);
+    let three = warnings(&["journal.fsync=never", "listeners.mqtt.fsync=never", "journal.filters=a/#=never,b=always"]);
+    let starts: Vec<&str> = three.iter().filter_map(|warning| warning.split(':').next()).collect();
+    assert_eq!(
+        starts,
+        ["journal.fsync is never", "listeners.mqtt.fsync is never", "journal.filters has \"a/#\" = \"never\""]
+    );
+    let off = warnings(&["journal.enabled=false", "journal.fsync=never"]);
+    assert!(matches!(off.as_slice(), [only] if only.starts_with("journal.enabled is false")), "{off:?}");
+}
+
+#[test]
 fn a_listener_that_strangers_can_reach_opens_once_somebody_says_how_to_log_in() {
     for more in [
         "listeners.mqtt.anonymous=true",
@@ -551,6 +645,8 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
         Kind::Socket => vec![Value::Socket(([127, 0, 0, 9], 9).into())],
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
+        Kind::Policies => vec![Value::Policies(vec![(Filter::new("a/#").expect("legal"), Fsync::Never)])],
+        Kind::Prefixes { .. } => vec![Value::Prefixes(vec!["a/b".into()])],
     };
     candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())
 }

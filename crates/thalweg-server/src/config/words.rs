@@ -146,6 +146,18 @@ words! {
 }
 
 words! {
+    /// When what the journal has written is forced to stable storage, from the most durable to the least.
+    Fsync {
+        /// Before anything that rests on it is acknowledged.
+        Always = "always",
+        /// In the background, every `journal.fsync_interval`.
+        Interval = "interval",
+        /// When the operating system sees fit.
+        Never = "never",
+    }
+}
+
+words! {
     /// How the signature of a JSON Web Token is made.
     JwtAlgorithm {
         /// HMAC with SHA-256.
@@ -196,6 +208,17 @@ words! {
         HashClient = "hash-client",
         /// By the topic, so that one topic's messages stay together.
         HashTopic = "hash-topic",
+    }
+}
+
+impl Fsync {
+    /// The one of the two that loses less.
+    pub const fn more_durable(self, other: Fsync) -> Fsync {
+        match (self, other) {
+            (Fsync::Always, _) | (_, Fsync::Always) => Fsync::Always,
+            (Fsync::Interval, _) | (_, Fsync::Interval) => Fsync::Interval,
+            (Fsync::Never, Fsync::Never) => Fsync::Never,
+        }
     }
 }
 
