@@ -15,14 +15,17 @@ mod book;
 mod cast;
 mod client;
 mod crowd;
+mod disk;
 mod habit;
 mod ledger;
 mod luck;
+mod power;
 mod process;
 mod supervisor;
 mod trail;
 
 use book::{Book, Wrong};
+use client::Client;
 use crowd::Crowd;
 use luck::Luck;
 use process::Home;
@@ -30,6 +33,9 @@ use supervisor::{End, Supervisor, Way};
 use trail::Trail;
 
 use crate::broker::Kind;
+
+/// The setting under which a broker acknowledges what the system has not written.
+const FSYNC_NEVER: &str = "durability.fsync=never";
 
 const SHORT_KILLS: u32 = 15;
 
@@ -67,13 +73,17 @@ fn a_broker_that_is_left_alone_is_found_to_be_right() {
 #[test]
 #[ignore = "takes minutes: cargo xtask crash"]
 fn for_minutes() {
-    let number = |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |text| text.parse().expect(name));
-    let seconds = number("THALWEG_CRASH_SECONDS", 180);
-    let seed = number("THALWEG_CRASH_SEED", 1);
+    let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
     let verdict = run(Home::new("long"), seed, Way::Kill, end);
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
+}
+
+/// How long, and with which seed.
+fn asked_for() -> (u64, u64) {
+    let number = |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |text| text.parse().expect(name));
+    (number("THALWEG_CRASH_SECONDS", 180), number("THALWEG_CRASH_SEED", 1))
 }
 
 /// What a run came to.
@@ -84,15 +94,19 @@ struct Verdict {
 
 /// A whole run on a fresh folder.
 fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
+    run_with(home, seed, way, end, cast::everything)
+}
+
+fn run_with(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book, &Luck) -> Vec<Client>) -> Verdict {
     println!("THALWEG_CRASH_SEED={seed}");
     let begun = Instant::now();
     let luck = Luck::new(seed);
     let mut book = Book::new(begun, Trail::new(home.folder().join("trail")));
-    let clients = cast::everything(&mut book, &luck);
+    let clients = cast(&mut book, &luck);
     let mut crowd = Crowd::new(book, home.mqtt, clients);
     let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);
     crowd.go_on(|| supervisor.is_done());
-    let (mut toll, last) = supervisor.join();
+    let (mut toll, last, way) = supervisor.join();
     if last.is_some() {
         crowd.settle();
     }
@@ -110,6 +124,7 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         toll.ledger.add(&last_ledger);
     }
     drop(last);
+    drop(way);
     let mut book = crowd.book;
     for (wrong, story) in std::mem::take(&mut toll.wrong) {
         book.breach(wrong, story);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::book::Wrong;
+use super::disk::Disk;
 use super::ledger::{self, Sums};
 use super::luck::Luck;
 use super::process::{Home, Process};
@@ -20,7 +21,7 @@ const LIFE: (f64, f64) = (0.05, 1.5);
 const KILLED_AT_START: f64 = 0.08;
 
 /// What becomes of the broker and its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Way {
     /// It is killed, and starts on what it left.
     Kill,
@@ -28,6 +29,8 @@ pub enum Way {
     Forget,
     /// It is left alone until the end: another control, in which nothing may be found.
     Spare,
+    /// The power of the disk that its data lies on is cut.
+    Cut(Disk),
 }
 
 /// When to stop.
@@ -50,9 +53,12 @@ pub struct Toll {
     pub killed_at: Vec<Duration>,
 }
 
+/// What came of it, the broker of the last round, which lives, and the disk it lives on.
+pub type Outcome = (Toll, Option<Process>, Way);
+
 /// The thread that does it.
 pub struct Supervisor {
-    thread: JoinHandle<(Toll, Option<Process>)>,
+    thread: JoinHandle<Outcome>,
     done: Arc<AtomicBool>,
 }
 
@@ -72,8 +78,7 @@ impl Supervisor {
         self.done.load(Ordering::Acquire) || self.thread.is_finished()
     }
 
-    /// The toll, and the broker of the last round, which lives.
-    pub fn join(self) -> (Toll, Option<Process>) {
+    pub fn join(self) -> Outcome {
         self.thread.join().expect("the supervisor does not fail")
     }
 }
@@ -87,9 +92,9 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn run(mut self, end: End) -> (Toll, Option<Process>) {
+    fn run(mut self, end: End) -> Outcome {
         loop {
-            if self.way == Way::Forget {
+            if matches!(self.way, Way::Forget) {
                 let _ = std::fs::remove_dir_all(&self.home.data);
             }
             if self.toll.rounds > 0 && self.luck.chance(KILLED_AT_START) {
@@ -99,12 +104,12 @@ impl Rounds {
                 Ok(process) => process,
                 Err(why) => {
                     self.toll.wrong.push((Wrong::Broker, why));
-                    return (self.toll, None);
+                    return (self.toll, None, self.way);
                 }
             };
             self.toll.rounds += 1;
             self.toll.ready_after.push(process.ready_after);
-            let life = match (self.way, end) {
+            let life = match (&self.way, end) {
                 (Way::Spare, End::At(moment)) => moment.saturating_duration_since(Instant::now()).as_secs_f64(),
                 _ => LIFE.0 + (LIFE.1 - LIFE.0) * self.luck.part().powi(3),
             };
@@ -119,14 +124,14 @@ impl Rounds {
             std::thread::sleep(until.saturating_duration_since(Instant::now()));
             if let Some(status) = process.ended() {
                 self.toll.wrong.push((Wrong::Broker, format!("it ended by itself with {status}:\n{}", process.log())));
-                return (self.toll, None);
+                return (self.toll, None, self.way);
             }
             let over = match end {
                 End::AfterKills(kills) => self.toll.kills >= kills,
                 End::At(moment) => Instant::now() >= moment,
             };
             if over {
-                return (self.toll, Some(process));
+                return (self.toll, Some(process), self.way);
             }
             self.killed(process);
         }
@@ -143,7 +148,10 @@ impl Rounds {
     fn killed(&mut self, process: Process) {
         self.toll.kills += 1;
         self.toll.killed_at.push(self.begun.elapsed());
-        let log = process.kill();
+        let log = match &self.way {
+            Way::Cut(disk) => disk.cut(process),
+            _ => process.kill(),
+        };
         if log.contains("panicked") {
             self.toll.wrong.push((Wrong::Broker, format!("it panicked:\n{log}")));
         }
