@@ -64,7 +64,7 @@ pub(crate) fn recover<D: Disk>(
         is_muted: false,
         show,
     };
-    let Listing { mut files, spares, unfit, highest, highest_spare } = walk.list(options.segment_bytes)?;
+    let Listing { mut files, spares, unfit, highest, newest, highest_spare } = walk.list(options.segment_bytes)?;
     let journal = one_journal(disk, &files, replay_from)?;
     walk.recovered.journal = match journal {
         Some(journal) => journal,
@@ -74,6 +74,12 @@ pub(crate) fn recover<D: Disk>(
     walk.recovered.epoch = files.values().next_back().map_or(0, |file| file.head.epoch).saturating_add(1);
     let mut superfluous = take_skipped(&mut files);
     let mut before = walk.frames(&files, replay_from)?;
+
+    let newest = disk.shown(&newest);
+    for damage in walk.recovered.quarantined.iter_mut().filter(|known| known.first_index == 0 && known.file == newest) {
+        // Nothing behind it says how many frames it had.
+        damage.first_index = before.last_index.wrapping_add(1);
+    }
 
     // A newest segment without any frame that counts is not needed, and openings that fail must not leave a trail of them.
     if let Some(last) = files.last_entry()
@@ -106,6 +112,8 @@ struct Listing<F> {
     unfit: Vec<(String, u64)>,
     /// The highest number that any place may have so far.
     highest: u64,
+    /// The newest segment's name, sound or not.
+    newest: String,
     /// The highest number of any spare.
     highest_spare: u64,
 }
@@ -124,8 +132,14 @@ impl<D: Disk> Walk<'_, D> {
     /// Opens every segment and reads its head.
     fn list(&mut self, segment_bytes: u64) -> Result<Listing<D::File>, OpenError> {
         let directory = self.disk.shown("");
-        let mut listing =
-            Listing { files: BTreeMap::new(), spares: Vec::new(), unfit: Vec::new(), highest: 0, highest_spare: 0 };
+        let mut listing = Listing {
+            files: BTreeMap::new(),
+            spares: Vec::new(),
+            unfit: Vec::new(),
+            highest: 0,
+            newest: String::new(),
+            highest_spare: 0,
+        };
         for name in self.disk.list().map_err(OpenError::io(format!("listing {directory}")))? {
             if let Some(number) = names::number_in(&name, names::SPARE) {
                 listing.highest_spare = listing.highest_spare.max(number);
@@ -138,11 +152,17 @@ impl<D: Disk> Walk<'_, D> {
                 let Some(number) = names::number_in(&name, names::SEGMENT).filter(|number| *number > 0) else {
                     return Err(OpenError::File { file: self.disk.shown(&name), fault: FileFault::Foreign });
                 };
+                // Names of equal length are in the order of their numbers.
+                listing.newest = listing.newest.max(name.clone());
                 let file = self.open(&name)?;
                 let bytes_file = self.length(&file, &name)?;
                 let span = bytes_file.div_ceil(Place::SPAN).max(1);
                 listing.highest = listing.highest.max(number.saturating_add(span - 1));
                 if let Some(head) = self.head(&file, &name, number, bytes_file)? {
+                    if bytes_file < head.bytes_file {
+                        // Nothing of ours cuts a file, and behind the cut may have been what says that something is missing.
+                        self.damage(cut_short(self.disk.shown(&name), bytes_file, head.bytes_file), None)?;
+                    }
                     let segment = Segment { head, file: Arc::new(file), bytes_file, end: None, last_index: None };
                     listing.files.insert(number, segment);
                 }
@@ -494,6 +514,18 @@ impl<D: Disk> Walk<'_, D> {
 
     fn shown(&self, segment: &Segment<D::File>) -> String {
         self.disk.shown(&names::segment(segment.head.number))
+    }
+}
+
+fn cut_short(file: String, bytes: u64, bytes_made: u64) -> Damage {
+    Damage {
+        file,
+        offset: bytes,
+        bytes: bytes_made - bytes,
+        first_index: 0,
+        last_index: None,
+        fault: format!("the file was made {bytes_made} bytes long and has {bytes}"),
+        quarantine: None,
     }
 }
 

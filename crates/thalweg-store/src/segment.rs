@@ -37,6 +37,7 @@ pub struct Ending {
 ///     84      4  zero
 ///     88      8  moved bytes: how many bytes of frames here stood behind the end of the segment before, until an
 ///                fsync error made us write them again; a place there now means the place as far behind the head here
+///     96      8  how long the file was made: a shorter one was cut
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHead {
@@ -52,6 +53,8 @@ pub struct SegmentHead {
     pub epoch: u32,
     /// How many bytes of frames were moved here from behind the end of the segment before.
     pub moved_bytes: u64,
+    /// How long the file was made.
+    pub bytes_file: u64,
 }
 
 impl SegmentHead {
@@ -69,6 +72,7 @@ impl SegmentHead {
             before: Ending { number: at(16), length: at(24), last_index: at(32), hash: at(40) },
             epoch: head.u32_at(FIELDS_AT + 48),
             moved_bytes: at(56),
+            bytes_file: at(64),
         };
         if segment.number != number {
             return Err(FileFault::OtherNumber { number: segment.number });
@@ -88,6 +92,7 @@ impl SegmentHead {
             self.before.hash,
             u64::from(self.epoch),
             self.moved_bytes,
+            self.bytes_file,
         ];
         for (at, field) in fields.into_iter().enumerate() {
             head.put(FIELDS_AT + at * 8, field.to_le_bytes());
