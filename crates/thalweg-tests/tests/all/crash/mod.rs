@@ -16,7 +16,9 @@ mod cast;
 mod client;
 mod crowd;
 mod disk;
+mod faults;
 mod habit;
+mod hand;
 mod ledger;
 mod luck;
 mod power;
@@ -35,7 +37,10 @@ use trail::Trail;
 use crate::broker::Kind;
 
 /// The setting under which a broker acknowledges what the system has not written.
-const FSYNC_NEVER: &str = "durability.fsync=never";
+const FSYNC_NEVER: &str = "journal.fsync=never";
+
+/// Settings under which a small disk holds several segments.
+const SMALL_SEGMENTS: [&str; 2] = ["journal.segment_bytes=1MiB", "journal.checkpoint_bytes=4MiB"];
 
 const SHORT_KILLS: u32 = 15;
 

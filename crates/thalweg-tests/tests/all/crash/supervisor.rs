@@ -100,7 +100,8 @@ impl Rounds {
             if self.toll.rounds > 0 && self.luck.chance(KILLED_AT_START) {
                 self.kill_at_start();
             }
-            let mut process = match self.home.start() {
+            let settings = self.settings();
+            let mut process = match settings.start() {
                 Ok(process) => process,
                 Err(why) => {
                     self.toll.wrong.push((Wrong::Broker, why));
@@ -137,8 +138,24 @@ impl Rounds {
         }
     }
 
+    /// Each life may have its own shards, segments and checkpoints; what another left, it must understand. Small ones let a
+    /// short run see what takes hours otherwise.
+    fn settings(&mut self) -> Home {
+        let luck = &mut self.luck;
+        let shards = 1 + luck.below(3);
+        let segment = [1, 1, 4, 64][luck.below(4)];
+        let checkpoint = [1, 4, 256][luck.below(3)];
+        let settings = [
+            format!("shards={shards}"),
+            format!("journal.segment_bytes={segment}MiB"),
+            format!("journal.checkpoint_bytes={checkpoint}MiB"),
+            "journal.checkpoint_interval=1s".to_owned(),
+        ];
+        settings.iter().fold(self.home.clone(), |home, set| home.set(set))
+    }
+
     fn kill_at_start(&mut self) {
-        let process = self.home.spawn();
+        let process = self.settings().spawn();
         let most = self.toll.ready_after.last().map_or(0.05, Duration::as_secs_f64);
         std::thread::sleep(Duration::from_secs_f64(self.luck.part() * most));
         self.toll.kills_at_start += 1;
