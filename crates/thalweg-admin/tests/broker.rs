@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use thalweg_admin::{AdminHandle, AdminSettings, start};
@@ -18,19 +20,50 @@ struct Broker {
     server: Server,
     admin: AdminHandle,
     token: Option<&'static str>,
+    /// Goes last, when nothing writes there any more.
+    folder: Folder,
+}
+
+/// A folder of its own for each broker, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-admin-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Broker {
     fn start(token: Option<&'static str>) -> Self {
+        Broker::with(token, &[])
+    }
+
+    fn with(token: Option<&'static str>, more: &[&str]) -> Self {
+        let folder = Folder::new();
         let sets =
             ["shards=2", "listeners.mqtt.bind=127.0.0.1:0", "listeners.websocket.enabled=false", "sys.interval=1h"];
-        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let mut sets: Vec<String> = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
+        sets.push(format!("data_dir={}", folder.file("data").display()));
         let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
         let server = Server::start(config).expect("a server");
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
         let settings = AdminSettings { bind, token: token.map(str::to_owned) };
         let admin = start(server.observer(), settings).expect("an admin interface");
-        Broker { server, admin, token }
+        Broker { server, admin, token, folder }
     }
 
     /// Sends a request as it stands, with what HTTP asks for around it.

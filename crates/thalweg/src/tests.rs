@@ -20,6 +20,7 @@ impl Broker {
             "listeners.websocket.bind=127.0.0.1:0",
             "admin.enabled=false",
             "shards=2",
+            "journal.enabled=false",
         ];
         let (config, _) = Config::from_text(None, std::iter::empty(), &sets.map(str::to_owned)).expect("legal");
         Broker { server: Server::start(config).expect("loopback has free ports") }

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::broker::{Broker, Kind, free_port, thalweg_binary};
+use crate::server::home::Folder;
 
 #[test]
 fn it_says_ready_once_every_listener_accepts_and_ends_on_sigterm() {
@@ -75,6 +76,9 @@ fn serve(sets: &[&str]) -> Output {
             command.arg("--set").arg(format!("{name}={}", free_port()));
         }
     }
+    // Nothing may be left in the folder that the tests run in, nor two starts be in each other's way.
+    let data = Folder::new();
+    command.arg("--data").arg(data.path().join("data"));
     for set in sets {
         command.arg("--set").arg(set);
     }

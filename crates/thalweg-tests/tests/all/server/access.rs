@@ -235,11 +235,11 @@ fn unknown_users_are_given_the_same_salt_before_and_after_a_restart() {
 }
 
 #[test]
-fn nothing_is_written_where_nothing_needs_it_and_a_data_dir_that_cannot_be_written_stops_nobody() {
-    let home = Home::new(&[]);
+fn without_a_journal_nothing_is_written_for_nothing_and_a_data_dir_that_cannot_be_written_stops_nobody() {
+    let home = Home::new(&["journal.enabled=false"]);
     assert!(!home.folder.path().join("data").exists());
     // No directory can be made below a file, not even by root.
-    let sets = ["access.password_file={folder}/users", "data_dir={folder}/users/data"];
+    let sets = ["access.password_file={folder}/users", "data_dir={folder}/users/data", "journal.enabled=false"];
     let home = Home::in_folder(with_users(), &sets);
     assert_eq!(code(&home, &user("bob", "chalk")), 0);
 }
