@@ -68,7 +68,7 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
     let packs = Arc::new(Packs::open(&disk, inventory.journal())?);
     inventory.add_source(Arc::clone(&packs) as Arc<dyn PlaceSource>);
 
-    let lost = needs(&state, &inventory.sealed(), &packs.all(), Place(u64::MAX)).lost;
+    let lost = needs(&state, &inventory, &packs.all()).lost;
     if let Some((place, _)) = lost.first().copied() {
         let place = Place(place);
         let damage = Damage {

@@ -81,15 +81,19 @@ pub fn backup<D: Disk>(
     let source = inventory.disk();
     let giving = |name: &str| CheckpointError::io(format!("putting {name} into {}", target.shown("")));
 
-    let segments = inventory.sealed();
     let packs = archive.packs().all();
-    let needs = needs(&folded.state, &segments, &packs, Place(u64::MAX));
+    let needs = needs(&folded.state, inventory, &packs);
+    if !needs.lost.is_empty() {
+        let words =
+            format!("{} references to messages that are nowhere: this journal needs a repair", needs.lost.len());
+        return Err(CheckpointError { words, is_full: false });
+    }
     // Where replay goes on there has to be a segment, even if it has nothing to replay.
     let (last, bytes, is_sealed) = inventory.part_before(head.replay).ok_or_else(|| CheckpointError {
         words: format!("no segment has frame {}, where the checkpoint ends", head.index()),
         is_full: false,
     })?;
-    for (at, segment) in segments.iter().enumerate() {
+    for (at, segment) in needs.segments.iter().enumerate() {
         if needs.segment(at) || (is_sealed && segment.number == last) {
             let name = names::segment(segment.number);
             link_or_copy(source, target, &name, &mut made).map_err(giving(&name))?;
@@ -207,7 +211,8 @@ fn link_or_copy<D: Disk>(source: &D, target: &D, name: &str, made: &mut Backup) 
 fn copy<D: Disk>(source: &D, target: &D, name: &str, bytes: u64) -> io::Result<u64> {
     let from = source.open(name)?;
     let to = target.create(name)?;
-    let bytes = bytes.min(from.length()?);
+    let length = from.length()?;
+    let bytes = bytes.min(length);
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0;
     while at < bytes {
@@ -219,6 +224,8 @@ fn copy<D: Disk>(source: &D, target: &D, name: &str, bytes: u64) -> io::Result<u
         to.write_full(buffer.get(..count).unwrap_or_default(), at)?;
         at += count as u64;
     }
+    // A segment shorter than it was made counts as cut.
+    to.allocate(length)?;
     to.sync_data()?;
     Ok(at)
 }

@@ -269,7 +269,14 @@ impl<D: Disk> Inventory<D> {
 
     /// The segments that are not written any more, oldest first.
     pub fn sealed(&self) -> Vec<SegmentInfo> {
+        self.layout().0
+    }
+
+    /// The same, and the place from which on everything is in the segment that is written.
+    pub(crate) fn layout(&self) -> (Vec<SegmentInfo>, Place) {
         let table = self.table();
+        let written = table.segments.values().next_back().filter(|segment| segment.end.is_none());
+        let written_from = written.map_or(Place(u64::MAX), |segment| segment.head.place(0));
         let firsts = table.segments.values().skip(1).map(|next| Some(next.head.before.last_index)).chain([None]);
         let infos = table.segments.values().zip(firsts).filter_map(|(segment, next)| {
             let bytes_used = segment.end?;
@@ -283,7 +290,7 @@ impl<D: Disk> Inventory<D> {
                 end_place: segment.head.place(bytes_used),
             })
         });
-        infos.collect()
+        (infos.collect(), written_from)
     }
 
     /// The segment in which replay goes on: its number, how many of its bytes are before that point, and whether it is
@@ -479,9 +486,7 @@ impl<D: Disk> Inventory<D> {
     /// new content.
     fn recycle(&self, shelf: &mut Shelf, name: &str, bytes_file: u64, forget: impl Fn(&Self)) -> io::Result<()> {
         let is_wanted = shelf.names.len() < self.options.spares && bytes_file == self.options.segment_bytes;
-        // A backup may have a link to it; then new content would become the backup's.
-        let keep = is_wanted && self.disk.open(name).and_then(|file| file.is_shared()).is_ok_and(|shared| !shared);
-        if !keep {
+        if !is_wanted {
             self.disk.unlink(name)?;
             forget(self);
             return self.disk.sync_dir();
@@ -491,6 +496,11 @@ impl<D: Disk> Inventory<D> {
         self.disk.rename(name, &spare)?;
         forget(self);
         self.disk.sync_dir()?;
+        // A backup may have linked the file, and what is written over it would be written over there too. Nobody links
+        // what is called a spare, so that looking after the renaming is soon enough.
+        if self.disk.open(&spare)?.is_shared()? {
+            return self.disk.unlink(&spare);
+        }
         shelf.names.push(spare);
         Ok(())
     }

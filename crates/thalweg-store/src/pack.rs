@@ -192,11 +192,7 @@ impl<D: Disk> Packs<D> {
     }
 
     /// Writes a pack of these records, by rising place, each once, as `fetch` reads them; durable, and found from now on.
-    pub fn write(
-        &self,
-        records: &[(u64, u32)],
-        fetch: &mut Fetch<'_>,
-    ) -> Result<PackHead, ReadError> {
+    pub fn write(&self, records: &[(u64, u32)], fetch: &mut Fetch<'_>) -> Result<PackHead, ReadError> {
         let number = self.all().last().map_or(1, |pack| pack.head.number + 1);
         let name = names::pack(number);
         let new = format!("{name}{}", names::NEW);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thalweg_kernel::journal::State;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::error::ReadError;
 use crate::inventory::{Inventory, SegmentInfo};
 use crate::log::Place;
@@ -112,17 +112,15 @@ pub fn reclaim<D: Disk>(
     before: Place,
     packing: &Packing,
 ) -> Result<Reclaimed, ReadError> {
-    let mut segments = inventory.sealed();
-    segments.retain(|segment| segment.end_place <= before);
     let open = packs.all();
-    let Needs { of_segments, of_packs, lost } = needs(state, &segments, &open, before);
+    let Needs { segments, of_segments, of_packs, lost } = needs(state, inventory, &open);
     let done = Reclaimed { lost: lost.len() as u64, ..Reclaimed::default() };
     let mut round = Round { inventory, packs, state, packing, done };
 
     let mut sparse = Vec::new();
     let is_pressed = inventory.fill().pressed;
     let percent = if is_pressed { packing.live_percent_min_pressed } else { packing.live_percent_min };
-    for (segment, need) in segments.iter().zip(&of_segments) {
+    for (segment, need) in segments.iter().zip(&of_segments).filter(|(segment, _)| segment.end_place <= before) {
         if need.references == 0 {
             round.release(segment)?;
             round.done.segments_released += 1;
@@ -137,6 +135,8 @@ pub fn reclaim<D: Disk>(
 
 /// What a state needs.
 pub(crate) struct Needs {
+    /// All segments that are not written any more.
+    pub segments: Vec<SegmentInfo>,
     of_segments: Vec<Need>,
     of_packs: Vec<Need>,
     /// What nothing has.
@@ -155,22 +155,17 @@ impl Needs {
     }
 }
 
-/// How much of each segment and of each pack is needed by what a state has before a place. The segments are those that
-/// end before it.
-pub(crate) fn needs<F: DiskFile>(
-    state: &State,
-    segments: &[SegmentInfo],
-    packs: &[Arc<Pack<F>>],
-    before: Place,
-) -> Needs {
+/// How much of each segment and of each pack a state needs, without the segment that is written.
+pub(crate) fn needs<D: Disk>(state: &State, inventory: &Inventory<D>, packs: &[Arc<Pack<D::File>>]) -> Needs {
+    let (segments, written_from) = inventory.layout();
     let mut of_segments = vec![Need::default(); segments.len()];
     let mut of_packs = vec![Need::default(); packs.len()];
     let mut lost = Vec::new();
     let mut sampled = HashSet::new();
     let mut latest = 0;
-    for (place, len) in state.live().filter(|(place, _)| *place < before.0) {
+    for (place, len) in state.live().filter(|(place, _)| *place < written_from.0) {
         let is_sampled = is_sample(place) && sampled.insert(place);
-        let need = match holder(segments, place, &mut latest) {
+        let need = match holder(&segments, place, &mut latest) {
             Some(at) => of_segments.get_mut(at),
             None => {
                 let holder = packs.iter().rposition(|pack| pack.find(place).is_some());
@@ -182,7 +177,7 @@ pub(crate) fn needs<F: DiskFile>(
             None => lost.push((place, len)),
         }
     }
-    Needs { of_segments, of_packs, lost }
+    Needs { segments, of_segments, of_packs, lost }
 }
 
 /// Which segment has a place; usually the one that had the last.
