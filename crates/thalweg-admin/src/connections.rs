@@ -54,8 +54,8 @@ impl ConnectionRow {
             slow: connection.slow,
             congested: session.congested,
             received: session.received,
-            delivered: session.delivered,
-            dropped: session.dropped,
+            delivered: session.account.delivered,
+            dropped: session.account.dropped_total(),
             shard: inside.shard,
         })
     }

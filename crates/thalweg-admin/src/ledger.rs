@@ -102,7 +102,7 @@ impl Books {
                 dropped,
                 dropped_by_reason: named.collect(),
                 redelivered: ledger.redelivered,
-                unaccounted: ledger.routed.wrapping_sub(kept) as i64,
+                unaccounted: (ledger.routed + ledger.restored).wrapping_sub(kept) as i64,
             },
         }
     }
@@ -121,6 +121,7 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
         retain_refused,
         repeated,
         routed,
+        restored,
         delivered,
         delivered_bytes,
         expired,
@@ -139,6 +140,7 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
     sum.retain_refused += retain_refused;
     sum.repeated += repeated;
     sum.routed += routed;
+    sum.restored += restored;
     sum.delivered += delivered;
     sum.delivered_bytes += delivered_bytes;
     sum.expired += expired;

@@ -106,7 +106,7 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
         let mut longest: Vec<SessionView> = Vec::new();
         if sessions > 0 {
             inside.kernel.for_each_session(|view| {
-                if view.waiting + view.in_flight as usize > 0 || view.dropped > 0 {
+                if view.waiting + view.in_flight as usize > 0 || view.account.dropped_total() > 0 {
                     longest.push(view);
                     // Cut back now and then, so that this stays small however many sessions there are.
                     if longest.len() >= 4 * SESSIONS_MAX {
@@ -178,7 +178,7 @@ pub(crate) fn pressure_name(level: usize) -> &'static str {
 
 /// What waits counts most, then what was lost.
 fn rank(view: &SessionView) -> (usize, u64) {
-    (view.waiting + view.in_flight as usize, view.dropped)
+    (view.waiting + view.in_flight as usize, view.account.dropped_total())
 }
 
 fn keep_longest(views: &mut Vec<SessionView>, count: usize) {

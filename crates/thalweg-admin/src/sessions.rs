@@ -52,8 +52,8 @@ impl SessionRow {
             in_flight_max: view.in_flight_max,
             congested: view.congested,
             received: view.received,
-            delivered: view.delivered,
-            dropped: view.dropped,
+            delivered: view.account.delivered,
+            dropped: view.account.dropped_total(),
             shard,
         }
     }

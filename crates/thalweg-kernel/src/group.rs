@@ -624,7 +624,7 @@ impl Kernel {
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.unsettled -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                session.routed = session.routed.wrapping_sub(1);
+                session.take_back();
                 entries.push(entry);
             }
         }
@@ -633,7 +633,7 @@ impl Kernel {
                 session.waiting.push_back(entry);
             } else {
                 session.waiting_bytes -= entry.message.bytes();
-                session.routed = session.routed.wrapping_sub(1);
+                session.take_back();
                 self.waiting -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 entries.push(entry);

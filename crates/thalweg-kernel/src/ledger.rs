@@ -6,6 +6,7 @@
 
 use crate::Kernel;
 use crate::ids::SessionId;
+use crate::session::Session;
 
 /// Why a copy was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -138,9 +139,14 @@ pub struct Account {
 }
 
 impl Account {
+    /// All copies dropped, whatever the reason.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
     /// Copies that wait or are in flight: what is not accounted for otherwise.
     pub fn outstanding(&self) -> u64 {
-        let gone = self.delivered + self.expired + self.dropped.iter().sum::<u64>();
+        let gone = self.delivered + self.expired + self.dropped_total();
         (self.routed + self.restored).saturating_sub(gone)
     }
 }
@@ -197,11 +203,10 @@ impl Kernel {
 
     /// A copy goes to another shard after all, which books it anew.
     pub(crate) fn unbook_routed(&mut self, id: Option<SessionId>, address: &str) {
-        // Both may have been restored rather than routed; their sum is what counts.
-        self.ledger.routed = self.ledger.routed.wrapping_sub(1);
+        take_back(&mut self.ledger.routed, &mut self.ledger.restored);
         self.hand_back(id);
         if let Some(account) = self.accounts.of(address) {
-            account.routed = account.routed.wrapping_sub(1);
+            take_back(&mut account.routed, &mut account.restored);
         }
     }
 
@@ -215,7 +220,7 @@ impl Kernel {
     /// A member's copy goes back to its group, or elsewhere.
     pub(crate) fn hand_back(&mut self, id: Option<SessionId>) {
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.routed = session.routed.wrapping_sub(1);
+            session.take_back();
         }
     }
 
@@ -252,5 +257,20 @@ impl Kernel {
         if let Some(account) = self.accounts.of(address) {
             account.dropped[reason as usize] += 1;
         }
+    }
+}
+
+impl Session {
+    /// A copy goes elsewhere.
+    pub(crate) fn take_back(&mut self) {
+        take_back(&mut self.routed, &mut self.restored);
+    }
+}
+
+/// One less: which of both it was nobody knows any more, and only their sum counts.
+fn take_back(routed: &mut u64, restored: &mut u64) {
+    match routed.checked_sub(1) {
+        Some(rest) => *routed = rest,
+        None => *restored = restored.saturating_sub(1),
     }
 }

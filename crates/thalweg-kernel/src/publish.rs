@@ -243,6 +243,7 @@ impl Kernel {
 
     /// Writes down what a publish has changed, and has its acknowledgement wait for that.
     #[inline]
+    #[allow(clippy::too_many_arguments)] // Called from one place, with what that has at hand.
     fn write_down<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,

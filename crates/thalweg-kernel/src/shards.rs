@@ -93,6 +93,16 @@ pub enum ShardMessage {
 }
 
 impl ShardMessage {
+    /// Whether an acknowledgement waits until the receiver has it as safe as it asks.
+    pub fn is_reliable(&self) -> bool {
+        match self {
+            ShardMessage::Publish { safety, .. }
+            | ShardMessage::PublishToGroup { safety, .. }
+            | ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
+            _ => false,
+        }
+    }
+
     /// Bytes of memory it holds, roughly, for whoever bounds what is under way.
     pub fn bytes(&self) -> usize {
         match self {

@@ -4,16 +4,17 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_model::{Span, Time};
 
-static START: OnceLock<Instant> = OnceLock::new();
+/// When the process first looked at the clock, and what the wall clock said then.
+static START: OnceLock<(Instant, Duration)> = OnceLock::new();
 
-fn start() -> Instant {
-    // Not at zero: "an hour before the start" must be a time, too.
-    *START.get_or_init(Instant::now)
+fn start() -> (Instant, Duration) {
+    *START.get_or_init(|| (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)))
 }
 
-/// Now.
+/// Now: nanoseconds since 1970, by the wall clock at the start of the process and the monotonic clock from there on. So
+/// it never jumps while we run, and what is written down means the same in the next run.
 pub fn now() -> Time {
-    Time::from_nanos(start().elapsed().as_nanos() as u64 + 1)
+    time_of(Instant::now())
 }
 
 /// Nanoseconds of the same clock, for probes.
@@ -23,7 +24,8 @@ pub fn nanos() -> u64 {
 
 /// A moment of [`Instant`] as a [`Time`].
 pub fn time_of(instant: Instant) -> Time {
-    Time::from_nanos(instant.saturating_duration_since(start()).as_nanos() as u64 + 1)
+    let (started, unix) = start();
+    Time::from_nanos((unix + instant.saturating_duration_since(started)).as_nanos() as u64)
 }
 
 /// The wall clock's seconds since 1970.

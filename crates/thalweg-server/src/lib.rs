@@ -9,6 +9,7 @@ pub mod access;
 pub mod clock;
 pub mod config;
 mod door;
+mod journal;
 mod keeper;
 pub mod listen;
 pub mod lobby;
@@ -22,6 +23,7 @@ pub mod stages;
 mod sys;
 pub mod transport;
 
+pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
 pub use observer::{Inside, Observer};
-pub use server::{Server, StartError};
+pub use server::{OnFailure, Server, StartError, StartOptions};
 pub use shard::{ConnectionView, Connections, LoopCounts};

@@ -1,8 +1,10 @@
 //! Looking into a running server from other threads.
 
+use crate::journal::{Journal, JournalStatus};
 use crate::lobby::{LobbyCounters, LobbyCounts};
 use crate::shard::{Connections, LoopCounts, Mailbox, ToShard};
 use crate::stages::Stages;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -10,6 +12,9 @@ use std::time::{Duration, Instant};
 use thalweg_fronts::Links;
 use thalweg_kernel::Kernel;
 use thalweg_model::Time;
+use thalweg_store::Backup;
+
+const NO_JOURNAL: &str = "this broker has no journal (journal.enabled is false)";
 
 /// Something to do inside a shard's thread.
 pub(crate) type Ask = Box<dyn FnOnce(&mut Inside<'_>) + Send>;
@@ -47,6 +52,7 @@ pub(crate) struct Overall {
 pub struct Observer {
     pub(crate) shards: Arc<[Mailbox]>,
     pub(crate) overall: Arc<Overall>,
+    pub(crate) journal: Option<Arc<Journal>>,
 }
 
 impl Observer {
@@ -81,9 +87,25 @@ impl Observer {
         self.overall.lobby.read()
     }
 
-    /// Whether every listener accepts.
+    /// Whether every listener accepts, and what is acknowledged is kept.
     pub fn is_ready(&self) -> bool {
-        self.overall.ready.load(Ordering::Relaxed)
+        let failed = self.journal.as_ref().is_some_and(|journal| journal.has_failed());
+        self.overall.ready.load(Ordering::Relaxed) && !failed
+    }
+
+    /// How the journal is; nothing if there is none.
+    pub fn journal(&self) -> Option<JournalStatus> {
+        self.journal.as_ref().map(|journal| journal.status())
+    }
+
+    /// Makes a checkpoint of the journal now and waits for it; says what it did, or why there is none.
+    pub fn checkpoint(&self) -> Result<String, String> {
+        self.journal.as_ref().map_or_else(|| Err(NO_JOURNAL.into()), |journal| journal.checkpoint())
+    }
+
+    /// Makes a backup of the journal in `target`, a new or empty directory, while everything goes on; waits for it.
+    pub fn backup(&self, target: &Path) -> Result<Backup, String> {
+        self.journal.as_ref().map_or_else(|| Err(NO_JOURNAL.into()), |journal| journal.backup(target))
     }
 
     /// How short memory is: 0 not at all, 1 copies that would wait are dropped, 2 new sessions are refused.

@@ -3,18 +3,21 @@
 use crate::access::{VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, Vault, VaultPool};
 use crate::config::Config;
 use crate::door::Door;
+use crate::journal::{self, Journal, JournalThreads};
 use crate::keeper::{Duties, Keeper, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
-use crate::observer::{Observer, Overall};
+use crate::observer::{Ask, Inside, Observer, Overall};
 use crate::settings::{self, ShardSettings};
-use crate::shard::{Mailbox, Shard, ShardParts, ToShard};
+use crate::shard::{Commits, Mailbox, Shard, ShardParts, ToShard};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thalweg_kernel::ShardId;
+use thalweg_kernel::{Part, ShardId};
+use thalweg_model::Message;
+use thalweg_store::committer::CommitterHandle;
 
 /// Why a server cannot start, or a configuration cannot be taken over: what is wrong and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,19 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// What a start is told beside the configuration.
+#[derive(Default)]
+pub struct StartOptions {
+    /// Whether a damaged journal is used without what is damaged. What is missing is logged and set aside.
+    pub repair: bool,
+    /// Called once, on a thread of the server's, if the journal fails for good: nothing is acknowledged any more, and the
+    /// process should end.
+    pub on_failure: Option<OnFailure>,
+}
+
+/// Hears why.
+pub type OnFailure = Box<dyn Fn(&str) + Send>;
+
 /// A running server. Dropping it stops it.
 pub struct Server {
     observer: Observer,
@@ -38,6 +54,8 @@ pub struct Server {
     listening: Vec<(String, String)>,
     shards: Vec<JoinHandle<()>>,
     keeper: Option<Keeper>,
+    /// Ends last: the shards' last records are still to be written.
+    journal: Option<JournalThreads>,
     /// What is in force, which may differ from the file in what needs a restart.
     config: Config,
 }
@@ -45,6 +63,11 @@ pub struct Server {
 impl Server {
     /// Starts everything; when it returns, all listeners accept. All faults at once, not only the first.
     pub fn start(config: Config) -> Result<Server, Vec<StartError>> {
+        Server::start_with(config, StartOptions::default())
+    }
+
+    /// The same with options. What the journal holds is taken up before the first connection is accepted.
+    pub fn start_with(config: Config, options: StartOptions) -> Result<Server, Vec<StartError>> {
         let secret = crate::secret::recall(&config.data_dir);
         let vault = Vault::load(&settings::access_settings(&config, secret)).map_err(|errors| all(&errors));
         let (vault, listeners) = match (vault, bind_all(&config)) {
@@ -62,8 +85,30 @@ impl Server {
             .map_err(|error| one("cannot start the vault's threads", &error))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let count = config.shard_count(cores);
-        let (mailboxes, shards) = start_shards(&config, count, &vault, Arc::new(pool))
+        let journal_settings = settings::journal_settings(&config, options.repair);
+        let opened = match &journal_settings {
+            Some(settings) => Some(journal::open(&config.data_dir, settings).map_err(|what| vec![StartError(what)])?),
+            None => None,
+        };
+        let halves = mailboxes(count).map_err(|error| one("cannot start the shards' threads", &error))?;
+        let mailboxes: Arc<[Mailbox]> = halves.iter().map(|half| half.mailbox.clone()).collect();
+        let (mut journal, mut committer, mut threads, mut restored) = (None, None, None, None);
+        if let (Some(mut opened), Some(settings)) = (opened, &journal_settings) {
+            restored = Some((opened.take_parts(count as u16), opened.reader()));
+            let on_failure = options.on_failure.unwrap_or_else(|| Box::new(|_| ()));
+            let started = opened.start(settings, mailboxes.to_vec(), on_failure);
+            let (running, handle, running_threads) =
+                started.map_err(|error| one("cannot start the journal's threads", &error))?;
+            threads = Some(running_threads);
+            committer = Some((running.clone(), handle));
+            journal = Some(running);
+        }
+        let shards = start_shards(&config, halves, &vault, Arc::new(pool), &committer)
             .map_err(|error| one("cannot start the shards' threads", &error))?;
+        drop(committer);
+        if let Some((parts, reader)) = restored {
+            restore(&mailboxes, parts, &reader, &vault);
+        }
         let deliver = Box::new(Usher { shards: mailboxes.clone(), next: AtomicUsize::new(0) });
         let lobby = Lobby::start(listeners, settings::lobby_settings(&config), deliver)
             .map_err(|error| one("cannot start the lobby's thread", &error))?;
@@ -75,9 +120,10 @@ impl Server {
             memory_bytes_max: AtomicUsize::new(memory_bytes_max),
             started_at: Instant::now(),
         });
-        let observer = Observer { shards: mailboxes, overall };
+        let observer = Observer { shards: mailboxes, overall, journal };
         let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
-        Ok(Server { observer, vault, secret, lobby: Some(lobby), listening, shards, keeper: Some(keeper), config })
+        let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
+        Ok(Server { observer, vault, secret, lobby, listening, shards, keeper, journal, config })
     }
 
     /// A window into it.
@@ -161,6 +207,9 @@ impl Server {
             // A panic was reported by its own thread.
             let _ = thread.join();
         }
+        if let Some(mut journal) = self.journal.take() {
+            journal.stop();
+        }
     }
 }
 
@@ -234,23 +283,39 @@ fn anonymous_is_free(vault: &Vault) -> bool {
     vault.rules(None).compile("", None).is_allow_all()
 }
 
-type Started = (Arc<[Mailbox]>, Vec<JoinHandle<()>>);
+/// What a shard's thread is given to listen with, and the others to talk to it.
+struct Half {
+    poll: mio::Poll,
+    mail: mpsc::Receiver<ToShard>,
+    sleeping: Arc<AtomicBool>,
+    mailbox: Mailbox,
+}
 
-fn start_shards(config: &Config, count: usize, vault: &Vault, pool: Arc<VaultPool>) -> std::io::Result<Started> {
-    let mut mailboxes = Vec::new();
-    let mut halves = Vec::new();
-    for _ in 0..count {
+fn mailboxes(count: usize) -> std::io::Result<Vec<Half>> {
+    let half = |_| {
         let (poll, waker) = Shard::poll()?;
         let (sender, mail) = mpsc::channel();
         let sleeping = Arc::new(AtomicBool::new(false));
-        mailboxes.push(Mailbox::new(sender, waker, sleeping.clone()));
-        halves.push((poll, mail, sleeping));
-    }
+        let mailbox = Mailbox::new(sender, waker, sleeping.clone());
+        Ok(Half { poll, mail, sleeping, mailbox })
+    };
+    (0..count).map(half).collect()
+}
+
+fn start_shards(
+    config: &Config,
+    halves: Vec<Half>,
+    vault: &Vault,
+    pool: Arc<VaultPool>,
+    journal: &Option<(Arc<Journal>, CommitterHandle)>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let count = halves.len();
+    let mailboxes: Vec<Mailbox> = halves.iter().map(|half| half.mailbox.clone()).collect();
     let settings = ShardSettings::new(config, count, anonymous_is_free(vault));
     let seed = crate::random::u64();
     let mut threads = Vec::new();
-    for (number, (poll, mail, sleeping)) in halves.into_iter().enumerate() {
-        let mut door = Door::new(pool.clone(), mailboxes[number].clone());
+    for (number, Half { poll, mail, sleeping, mailbox }) in halves.into_iter().enumerate() {
+        let mut door = Door::new(pool.clone(), mailbox);
         door.set_settings(settings.door.clone());
         let parts = ShardParts {
             id: ShardId(number as u16),
@@ -261,9 +326,46 @@ fn start_shards(config: &Config, count: usize, vault: &Vault, pool: Arc<VaultPoo
             shards: mailboxes.clone(),
             door,
             seed,
+            commits: Commits::new(journal.clone(), count),
         };
         let thread = std::thread::Builder::new().name(format!("shard-{number}"));
         threads.push(thread.spawn(move || Shard::new(parts).run())?);
     }
-    Ok((mailboxes.into(), threads))
+    Ok(threads)
+}
+
+/// Has each shard take up its part of what the last run left, and waits until all routes are known everywhere and what
+/// is overdue has happened.
+fn restore(
+    shards: &[Mailbox],
+    parts: Vec<Part>,
+    read: &(impl Fn(u64, u32) -> Option<Message> + Clone + Send + 'static),
+    vault: &Arc<Vault>,
+) {
+    let mut parts = parts.into_iter();
+    on_each(shards, || {
+        let (part, read, vault) = (parts.next().unwrap_or_default(), read.clone(), vault.clone());
+        Box::new(move |inside: &mut Inside<'_>| {
+            let access = |client: &str, user: Option<&str>| vault.rules(user).compile(client, user);
+            inside.kernel.restore(part, &mut |place, len| read(place, len), &access, inside.now, inside.links);
+        })
+    });
+    // Once each has done so and handed over what it tells the others, everything it told them is in their mailboxes.
+    on_each(shards, || Box::new(|_| ()));
+    on_each(shards, || Box::new(|inside: &mut Inside<'_>| inside.kernel.on_timeout(inside.now, inside.links)));
+}
+
+/// Has each shard do something, and waits until all have done it.
+fn on_each(shards: &[Mailbox], mut ask: impl FnMut() -> Ask) {
+    let (sender, done) = mpsc::channel::<()>();
+    for shard in shards {
+        let (ask, sender) = (ask(), sender.clone());
+        shard.tell(ToShard::Ask(Box::new(move |inside| {
+            ask(inside);
+            drop(sender);
+        })));
+    }
+    drop(sender);
+    // Ends when all senders are gone.
+    let _ = done.recv();
 }

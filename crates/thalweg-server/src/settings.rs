@@ -2,6 +2,7 @@
 
 use crate::access::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
 use crate::config::{self, Config};
+use crate::journal::JournalSettings;
 use crate::listen::{Bind, ListenerSpec};
 use crate::lobby::{LobbySettings, Route};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use thalweg_fronts::LinksLimits;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
 use thalweg_kernel::access::{Access, Otherwise};
-use thalweg_kernel::{GroupStrategy, Limits, Overflow};
+use thalweg_kernel::{GroupStrategy, Limits, Overflow, Safety};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
 
@@ -85,6 +86,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
             config::Overflow::DropOldest => Overflow::DropOldest,
             config::Overflow::Disconnect => Overflow::Disconnect,
         },
+        queue_memory_bytes_max: config.queue.memory_bytes_max,
         queue_at_most_once_offline: config.queue.at_most_once_while_offline,
         in_flight_max: config.mqtt.inflight_max,
         subscriptions_max: config.limits.subscriptions_per_session_max,
@@ -110,9 +112,35 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         },
         group_settle_timeout: config.groups.settle_timeout.unwrap_or(Span::FOREVER),
         group_redispatch: config.session.redispatch,
+        journal: config.journal.enabled,
+        safety: safety(config.journal.fsync),
+        safety_filters: config.journal.filters.iter().map(|(filter, fsync)| (filter.clone(), safety(*fsync))).collect(),
+        ledger_prefixes: config.ledger.prefixes.iter().map(|prefix| prefix.as_str().into()).collect(),
         // What MQTT clients may do was told to each of them, and is granted connection by connection.
         ..Limits::default()
     }
+}
+
+/// What acknowledgements wait for.
+fn safety(fsync: config::Fsync) -> Safety {
+    match fsync {
+        config::Fsync::Always => Safety::Durable,
+        config::Fsync::Interval | config::Fsync::Never => Safety::Written,
+    }
+}
+
+/// What the journal is told; nothing if there is none.
+pub(crate) fn journal_settings(config: &Config, repair: bool) -> Option<JournalSettings> {
+    let journal = &config.journal;
+    journal.enabled.then(|| JournalSettings {
+        segment_bytes: journal.segment_bytes,
+        bytes_max: journal.bytes_max,
+        lazy_interval: (journal.fsync != config::Fsync::Never).then_some(journal.fsync_interval),
+        max_linger: journal.max_linger,
+        checkpoint_bytes: journal.checkpoint_bytes,
+        checkpoint_interval: journal.checkpoint_interval,
+        repair,
+    })
 }
 
 fn door_settings(config: &Config) -> DoorSettings {
@@ -146,6 +174,7 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
         server_reference: mqtt.server_reference.as_str().into(),
         topic_bytes_max: config.limits.topic_bytes_max,
         publish_rate: listener.publish_rate,
+        safety: listener.fsync.map(safety),
     }
 }
 

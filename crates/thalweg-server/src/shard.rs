@@ -3,6 +3,7 @@
 //! A turn reads what is ready, lets the kernel work, carries out its effects and flushes each connection that has
 //! something to send once. See [`turn`] for the order.
 
+mod commit;
 mod connection;
 mod effects;
 mod stream;
@@ -15,11 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use thalweg_fronts::LoginAnswer;
-use thalweg_kernel::{LinkId, Pressure, ShardId, ShardMessage};
-use thalweg_model::Time;
+use thalweg_kernel::{LinkId, Pressure, SessionId, ShardId, ShardMessage};
+use thalweg_model::{Message, Time};
 
 use crate::lobby::Arrival;
 
+pub(crate) use commit::{Commits, Committed};
 pub use connection::{ConnectionView, Connections};
 pub use turn::LoopCounts;
 pub(crate) use turn::{Parts as ShardParts, Shard};
@@ -30,8 +32,17 @@ pub(crate) enum ToShard {
     Arrival(Box<Arrival>),
     /// Who somebody is. The serial tells the connection from a later one with the same number.
     Login { link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time> },
-    /// What another shard's kernel says, in order, and the bytes it holds.
-    Messages(ShardId, Vec<ShardMessage>, usize),
+    /// What another shard's kernel says, in order, the bytes it holds, and the mail's number if it is to be confirmed
+    /// (0 if not).
+    Messages(ShardId, Vec<ShardMessage>, usize, u64),
+    /// The other shard has what it was sent up to this mail as safe as was asked for.
+    Stored(ShardId, u64),
+    /// The committer has news.
+    Committed(Committed),
+    /// Messages that a queue wanted back.
+    Fetched { session: SessionId, question: u64, messages: Vec<Option<Message>> },
+    /// Whether the journal is too full for new promises.
+    JournalFull(bool),
     /// Somebody wants to look in.
     Ask(Ask),
     /// How short memory is, process-wide.
@@ -62,10 +73,10 @@ impl Mailbox {
     }
 
     /// Sends what this shard's kernel says.
-    pub(crate) fn hand_over(&self, from: ShardId, messages: Vec<ShardMessage>) {
+    pub(crate) fn hand_over(&self, from: ShardId, messages: Vec<ShardMessage>, number: u64) {
         let bytes = messages.iter().map(ShardMessage::bytes).sum();
         self.backlog.fetch_add(bytes, Ordering::Relaxed);
-        self.tell(ToShard::Messages(from, messages, bytes));
+        self.tell(ToShard::Messages(from, messages, bytes, number));
     }
 
     /// The shard has taken so many bytes of messages.

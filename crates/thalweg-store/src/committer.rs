@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct CommitterSettings {
     /// When frames are synced that nobody waits for; never, if there is none.
     pub lazy_interval: Option<Duration>,
+    /// How long a sync that somebody waits for waits for more to come; worth it only where a sync takes long.
+    pub linger: Duration,
     /// How many bytes of payload one write takes at most; a single larger batch goes alone.
     pub group_bytes_max: usize,
     /// How many frames one write takes at most.
@@ -30,7 +32,12 @@ pub struct CommitterSettings {
 
 impl Default for CommitterSettings {
     fn default() -> Self {
-        Self { lazy_interval: Some(Duration::from_millis(50)), group_bytes_max: 4 << 20, group_frames_max: 16 << 10 }
+        Self {
+            lazy_interval: Some(Duration::from_millis(50)),
+            linger: Duration::ZERO,
+            group_bytes_max: 4 << 20,
+            group_frames_max: 16 << 10,
+        }
     }
 }
 
@@ -232,6 +239,10 @@ impl Work {
     fn run(mut self) -> Box<dyn Log> {
         loop {
             let stopping = self.take();
+            if !self.settings.linger.is_zero() && self.taken.iter().any(|submission| submission.sync == Sync::Now) {
+                thread::sleep(self.settings.linger);
+                self.taken.extend(self.shared.queue().waiting.drain(..));
+            }
             match self.turn(stopping) {
                 Ok(()) if stopping && (self.taken.is_empty() || self.is_full) => break,
                 Ok(()) => {}

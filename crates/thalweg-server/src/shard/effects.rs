@@ -1,7 +1,7 @@
 //! Carries out what the kernel asked for beyond this shard's own links.
 //!
-//! The order is fixed: messages to other shards leave before anything is flushed, one batch per shard; questions about
-//! peers and ended links follow.
+//! The order is fixed: records go to the committer, then messages to other shards leave, one batch per shard, before
+//! anything is flushed; questions about peers and ended links follow.
 
 use super::Shard;
 use thalweg_kernel::ShardMessage;
@@ -23,9 +23,14 @@ impl Shard {
                         batch.push(message);
                     }
                 }
-                for (to, batch) in self.shards.iter().zip(batches) {
+                let numbers: Vec<u64> = (batches.iter().enumerate())
+                    .map(|(to, batch)| self.commits.number_mail(to, batch.iter().any(ShardMessage::is_reliable)))
+                    .collect();
+                // Persisted first, so that what the other shards persist for it comes later in the journal.
+                self.close_batch();
+                for ((to, batch), number) in self.shards.iter().zip(batches).zip(numbers) {
                     if !batch.is_empty() {
-                        to.hand_over(self.id, batch);
+                        to.hand_over(self.id, batch, number);
                         self.mail_full |= to.is_full();
                     }
                 }

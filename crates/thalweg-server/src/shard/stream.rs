@@ -168,7 +168,8 @@ impl Shard {
             used += driven.consumed;
             self.pace(id);
             self.carry_out();
-            if std::mem::take(&mut self.mail_full) {
+            self.close_large_batch();
+            if std::mem::take(&mut self.mail_full) || self.commits.is_behind() {
                 self.wait_for_mail(id);
             }
             match driven.stopped {
@@ -275,7 +276,7 @@ impl Shard {
 
     fn waiting(&mut self, id: LinkId) -> usize {
         let wire = self.connections.get_mut(id).map_or(0, |connection| connection.wire.len() - connection.wire_sent);
-        wire + self.links.get(id).map_or(0, |link| link.out.len() - link.sent)
+        wire + self.links.get(id).map_or(0, |link| link.waiting())
     }
 
     fn is_above_low(&mut self, id: LinkId) -> bool {
@@ -348,26 +349,23 @@ impl Shard {
         let before = if sampled { clock::nanos() } else { 0 };
         let result = match &mut connection.transport {
             Transport::Plain if connection.wire.is_empty() => {
-                let sent_before = link.sent;
-                let result = send(&mut connection.socket, &link.out, &mut link.sent, &mut self.counts.writes);
-                connection.bytes_out += (link.sent - sent_before) as u64;
-                if link.sent == link.out.len() {
-                    link.out.clear();
-                    link.sent = 0;
-                }
+                let mut sent = 0;
+                let result = send(&mut connection.socket, link.sendable(), &mut sent, &mut self.counts.writes);
+                connection.bytes_out += sent as u64;
+                link.advance(sent);
                 result
             }
             transport => {
-                if !link.out.is_empty() {
+                let count = link.sendable().len();
+                if count > 0 {
                     let encoded = match transport {
                         Transport::Plain => {
-                            connection.wire.extend_from_slice(&link.out[link.sent..]);
+                            connection.wire.extend_from_slice(link.sendable());
                             Ok(())
                         }
-                        Transport::Filtered(filtered) => filtered.encode(&link.out[link.sent..], &mut connection.wire),
+                        Transport::Filtered(filtered) => filtered.encode(link.sendable(), &mut connection.wire),
                     };
-                    link.out.clear();
-                    link.sent = 0;
+                    link.advance(count);
                     if let Err(fault) = encoded {
                         tracing::debug!(link = id.0, %fault, "closing: the transport failed");
                         link.closing = true;
@@ -405,7 +403,7 @@ impl Shard {
         let Some(link) = self.links.get_mut(id) else { return };
         if waiting == 0 {
             connection.slow = false;
-            let is_fat = link.out.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES;
+            let is_fat = link.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES;
             if is_fat && !connection.fat {
                 connection.fat = true;
                 self.fat.push(id);
@@ -413,10 +411,8 @@ impl Shard {
             if link.closing {
                 return self.close(id);
             }
-        } else if link.sent > low && link.sent > link.out.len() / 2 {
-            // Keeps a buffer that never drains wholly from growing with what it has sent; moves less than was sent.
-            link.out.drain(..link.sent);
-            link.sent = 0;
+        } else {
+            link.slim_down(low);
         }
         if waiting <= low {
             if connection.held {

@@ -4,6 +4,7 @@
 //! through front and kernel, and flush what that filled; repeat until nothing is ready (bounded); fire deadlines; let
 //! the kernel go on with put-off work; carry out what is left; flush.
 
+use super::commit::Commits;
 use super::connection::{Connection, Connections};
 use super::wheel::{Deadline, Wheel};
 use super::{Mailbox, ToShard};
@@ -36,6 +37,8 @@ const MAIL_MAX: usize = 4096;
 const ARRIVALS_MAX: usize = 64;
 /// How long a closing connection may take to send what is left.
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
+/// How long a shard that ends waits for its last commits.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often unused large buffers are given back.
 const SLIM_EVERY: Span = Span::from_secs(1);
 
@@ -78,6 +81,7 @@ pub(crate) struct Shard {
     pub(super) fat: Vec<LinkId>,
     /// Another shard does not keep up with what this one has just sent it.
     pub(super) mail_full: bool,
+    pub(super) commits: Commits,
     slim_at: Time,
     pub(super) buffer: Vec<u8>,
     pub(super) now: Time,
@@ -97,6 +101,7 @@ pub(crate) struct Parts {
     pub(crate) shards: Vec<Mailbox>,
     pub(crate) door: Door,
     pub(crate) seed: u64,
+    pub(crate) commits: Commits,
 }
 
 impl Shard {
@@ -109,7 +114,7 @@ impl Shard {
 
     /// Made on its own thread: the kernel's routes are not `Send`.
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, settings, poll, mail, sleeping, shards, door, seed } = parts;
+        let Parts { id, settings, poll, mail, sleeping, shards, door, seed, commits } = parts;
         let count = shards.len() as u16;
         Shard {
             id,
@@ -129,6 +134,7 @@ impl Shard {
             stalled: Vec::new(),
             fat: Vec::new(),
             mail_full: false,
+            commits,
             slim_at: Time::ZERO,
             buffer: vec![0; READ_BYTES],
             now: clock::now(),
@@ -180,6 +186,9 @@ impl Shard {
             self.kernel.work(self.now, &mut self.links);
         }
         self.carry_out();
+        self.fetch();
+        self.close_batch();
+        self.complete_batches();
         self.flush_dirty();
     }
 
@@ -240,7 +249,7 @@ impl Shard {
         match mail {
             ToShard::Arrival(arrival) => self.on_arrival(*arrival),
             ToShard::Login { link, serial, answer, ends } => self.on_login(link, serial, answer, ends),
-            ToShard::Messages(from, messages, bytes) => {
+            ToShard::Messages(from, messages, bytes, number) => {
                 self.shards[self.id.0 as usize].taken(bytes);
                 for message in messages {
                     self.kernel.on_shard(from, message, self.now, &mut self.links);
@@ -249,7 +258,16 @@ impl Shard {
                         self.relieve();
                     }
                 }
+                if number != 0 {
+                    self.commits.owe(from, number, self.links.batch_number());
+                }
             }
+            ToShard::Stored(by, mail) => self.on_stored(by, mail),
+            ToShard::Committed(committed) => self.on_committed(committed),
+            ToShard::Fetched { session, question, messages } => {
+                self.kernel.on_fetched(session, question, messages, self.now, &mut self.links);
+            }
+            ToShard::JournalFull(full) => self.kernel.set_journal_full(full),
             ToShard::Ask(ask) => {
                 let mut inside = Inside {
                     shard: self.id.0,
@@ -261,6 +279,8 @@ impl Shard {
                     counts: self.counts,
                 };
                 ask(&mut inside);
+                // Before the next mail, so that whoever asks again finds it done.
+                self.carry_out();
             }
             ToShard::Pressure(pressure) => self.kernel.set_pressure(pressure),
             ToShard::Settings(settings) => {
@@ -421,8 +441,8 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(id) else { continue };
             connection.fat = false;
             let Some(link) = self.links.get_mut(id) else { continue };
-            if link.out.is_empty() {
-                link.out = Vec::new();
+            if link.waiting() == 0 {
+                link.give_back();
                 connection.wire.shrink_to_fit();
             }
         }
@@ -455,10 +475,33 @@ impl Shard {
     }
 
     fn say_good_bye(&mut self) {
+        self.await_commits();
         for id in self.connections.ids() {
             self.links.disconnect(id, CloseReason::ShuttingDown);
             self.flush(id);
             self.close(id);
         }
+        // What follows from the ends of all links; the committer writes it before it ends.
+        self.carry_out();
+        self.close_batch();
+    }
+
+    /// Waits until the answers that are held may leave, for a while.
+    fn await_commits(&mut self) {
+        self.carry_out();
+        self.close_batch();
+        let deadline = std::time::Instant::now() + COMMIT_PATIENCE;
+        while self.commits.is_waiting() {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            match self.mail.recv_timeout(left) {
+                Ok(mail @ (ToShard::Committed(_) | ToShard::Stored(..) | ToShard::Messages(..))) => self.on_mail(mail),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+            self.carry_out();
+            self.close_batch();
+            self.complete_batches();
+        }
+        self.flush_dirty();
     }
 }
