@@ -499,7 +499,8 @@ impl<D: Disk> Inventory<D> {
         // A backup may have linked the file, and what is written over it would be written over there too. Nobody links
         // what is called a spare, so that looking after the renaming is soon enough.
         if self.disk.open(&spare)?.is_shared()? {
-            return self.disk.unlink(&spare);
+            self.disk.unlink(&spare)?;
+            return self.disk.sync_dir();
         }
         shelf.names.push(spare);
         Ok(())

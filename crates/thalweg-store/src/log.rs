@@ -71,7 +71,8 @@ pub trait Log: Send {
     /// they are in the operating system's hands and not yet durable.
     ///
     /// Fewer places than batches means that the disk became full on the way: the rest was not written and may be given
-    /// again later. [`LogError::Full`] means that none was.
+    /// again later. [`LogError::Full`] means that none was. What was refused so may still be found after a crash, like
+    /// everything that was not committed; not any more once something else was written.
     fn append(&mut self, batches: &[Batch<'_>]) -> Result<Vec<Place>, LogError>;
 
     /// Makes everything appended durable; the last durable index.

@@ -144,9 +144,13 @@ impl<D: Disk> Walk<'_, D> {
             if let Some(number) = names::number_in(&name, names::SPARE) {
                 listing.highest_spare = listing.highest_spare.max(number);
                 let file = self.open(&name)?;
-                match self.length(&file, &name)? {
-                    bytes if bytes == segment_bytes => listing.spares.push(name),
-                    bytes => listing.unfit.push((name, bytes)),
+                let bytes = self.length(&file, &name)?;
+                let is_shared = file.is_shared().map_err(OpenError::io(format!("looking at {name}")))?;
+                // One that a backup has a link to must not be written: we died before we removed it.
+                if bytes == segment_bytes && !is_shared {
+                    listing.spares.push(name);
+                } else {
+                    listing.unfit.push((name, bytes));
                 }
             } else if name.starts_with(names::SEGMENT) {
                 let Some(number) = names::number_in(&name, names::SEGMENT).filter(|number| *number > 0) else {
