@@ -229,6 +229,11 @@ impl Moment {
         disks
     }
 
+    /// The disk left if the power goes out at this moment and nothing that was not synced is on it.
+    pub fn power_cut(&self, seed: u64) -> SimDisk {
+        self.crash(0, &mut |_| false, seed)
+    }
+
     fn crash(&self, names: usize, keep: &mut dyn FnMut(usize) -> bool, seed: u64) -> SimDisk {
         let mut left = Moment { names_durable: self.names_durable.clone(), ..Moment::default() };
         for change in self.names_pending.iter().take(names) {

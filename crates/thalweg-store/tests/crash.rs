@@ -161,7 +161,7 @@ fn every_crash_is_survived(seed: u64, steps: usize, crashes: usize) -> usize {
             assert_eq!(durable, recovered.last_index + 3, "{what}");
             drop(journal);
             let mut shown = Vec::new();
-            let again = crashed.moment().crashes(1, seed).remove(0);
+            let again = crashed.moment().power_cut(seed);
             let result = Journal::open(again, OPTIONS, replay, &mut |view| shown.push(view.payload.to_vec()));
             let (_, second) = result.unwrap_or_else(|error| panic!("{what}, opened again: {error}"));
             assert_eq!(second.last_index, durable, "{what}, opened again");

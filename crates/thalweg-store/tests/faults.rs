@@ -1,4 +1,5 @@
 //! Disks that fail, are full, or hold what is not ours.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 
@@ -163,7 +164,7 @@ fn a_disk_that_becomes_full_refuses_loses_nothing_and_goes_on_when_there_is_room
         let mut next = 0u8;
         let mut refused = 0;
         let mut refused_groups: Vec<Vec<Vec<u8>>> = Vec::new();
-        while refused == 0 || next % 7 != 0 {
+        while refused == 0 || !next.is_multiple_of(7) {
             let payloads: Vec<Vec<u8>> = (0..3).map(|at| vec![next + at; 150]).collect();
             let batches: Vec<Batch<'_>> = payloads.iter().map(|payload| Batch { shard: 0, payload }).collect();
             let written = match journal.append(&batches) {

@@ -1,5 +1,6 @@
 //! One bit of any file changes: the change is refused with a message, or repaired with a list of what is lost, or it is
 //! where nothing matters. Never is a confirmed frame missing or different without a word.
+#![allow(clippy::unwrap_used)]
 
 use thalweg_store::sim::{Random, SimDisk};
 use thalweg_store::{Batch, Damage, Index, Journal, Log, OpenError, Options, Recovered};
