@@ -1,5 +1,6 @@
 //! What a journal's directory keeps beside segments: checkpoints and packs, and how the state is found from them.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
         return Err(OpenError::Damaged(damage));
     }
     let inventory = journal.inventory();
-    let packs = Arc::new(Packs::open(&disk, inventory.journal())?);
+    let packs = Packs::open(&disk, inventory.journal(), options.repair, &mut recovered.quarantined)?;
+    let packs = Arc::new(packs);
     inventory.add_source(Arc::clone(&packs) as Arc<dyn PlaceSource>);
 
     let lost = needs(&state, &inventory, &packs.all()).lost;
@@ -84,6 +86,8 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
             return Err(OpenError::Damaged(damage));
         }
         recovered.quarantined.push(damage);
+        let lost: HashSet<u64> = lost.into_iter().map(|(place, _)| place).collect();
+        state.forget(|place| lost.contains(&place));
     }
     if state.contradiction_count > 0 {
         warnings.push(format!("{} records contradict what was written before them", state.contradiction_count));

@@ -17,7 +17,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, QUARANTINE};
 use crate::error::{Damage, FileFault, OpenError, ReadError};
 use crate::head::{FIELDS_AT, HEAD_BYTES, Head};
 use crate::inventory::PlaceSource;
@@ -144,6 +144,29 @@ impl<F: DiskFile> Pack<F> {
     }
 }
 
+/// Moves a damaged pack to quarantine; nothing if it is not damage that is wrong with it.
+fn set_aside<D: Disk>(disk: &D, number: u64, error: &OpenError) -> Result<Option<Damage>, OpenError> {
+    let name = names::pack(number);
+    let mut damage = match error {
+        OpenError::Damaged(damage) => damage.clone(),
+        OpenError::File { fault: FileFault::Damaged | FileFault::Foreign, file } => Damage {
+            file: file.clone(),
+            offset: 0,
+            bytes: HEAD_BYTES as u64,
+            first_index: 1,
+            last_index: None,
+            fault: "its head is damaged".to_owned(),
+            quarantine: None,
+        },
+        _ => return Ok(None),
+    };
+    let to = format!("{QUARANTINE}/{name}");
+    let moved = disk.rename(&name, &to).and_then(|()| disk.sync_dir());
+    moved.map_err(OpenError::io(format!("moving {} to {QUARANTINE}/", disk.shown(&name))))?;
+    damage.quarantine = Some(disk.shown(&to));
+    Ok(Some(damage))
+}
+
 fn line_of(bytes: &[u8]) -> Line {
     let number = |from: usize, to: usize| {
         let bytes = bytes.get(from..to).unwrap_or_default();
@@ -164,14 +187,22 @@ pub struct Packs<D: Disk> {
 }
 
 impl<D: Disk> Packs<D> {
-    /// Opens all packs there are in a directory whose journal is `journal`.
-    pub fn open(disk: &D, journal: u128) -> Result<Self, OpenError> {
+    /// Opens all packs there are in a directory whose journal is `journal`. With `repair`, damaged ones go to
+    /// quarantine, and into `damages`.
+    pub fn open(disk: &D, journal: u128, repair: bool, damages: &mut Vec<Damage>) -> Result<Self, OpenError> {
         let names = disk.list().map_err(OpenError::io(format!("listing {}", disk.shown(""))))?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| names::number_in(name, names::PACK)).collect();
         numbers.sort_unstable();
         let mut packs = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let pack = Pack::open(disk, number)?;
+            let pack = match Pack::open(disk, number) {
+                Ok(pack) => pack,
+                Err(error) if repair && let Some(damage) = set_aside(disk, number, &error)? => {
+                    damages.push(damage);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if pack.head.journal != journal {
                 let file = disk.shown(&names::pack(number));
                 return Err(OpenError::OtherJournal { file, its: pack.head.journal, ours: journal });

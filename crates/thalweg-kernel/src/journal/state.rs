@@ -305,6 +305,20 @@ impl State {
         entries.chain(self.last_values.values().copied())
     }
 
+    /// Forgets every entry and last value whose message is lost; how many they were.
+    pub fn forget(&mut self, mut is_lost: impl FnMut(u64) -> bool) -> usize {
+        let before = self.live().count();
+        let waiting = self.sessions.values_mut().map(|session| &mut session.waiting);
+        for waiting in waiting.chain(self.groups.values_mut().map(|group| &mut group.waiting)) {
+            waiting.retain(|entry| !is_lost(entry.place));
+        }
+        for session in self.sessions.values_mut() {
+            session.window.retain(|_, slot| slot.received || !is_lost(slot.entry.place));
+        }
+        self.last_values.retain(|_, (place, _)| !is_lost(*place));
+        before - self.live().count()
+    }
+
     /// How much it holds.
     pub fn counts(&self) -> Counts {
         let sessions = self.sessions.values();

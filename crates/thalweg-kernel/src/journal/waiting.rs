@@ -76,6 +76,13 @@ impl Waiting {
         Some(entry)
     }
 
+    /// Keeps only what `keep` says.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Stored) -> bool) {
+        self.chunks.iter_mut().for_each(|chunk| chunk.retain(&mut keep));
+        self.chunks.retain(|chunk| !chunk.is_empty());
+        self.len = self.chunks.iter().map(VecDeque::len).sum();
+    }
+
     fn push_back(&mut self, entry: Stored) {
         self.len += 1;
         match self.chunks.back_mut() {

@@ -287,4 +287,8 @@ fn what_is_live_is_what_waits_is_in_flight_or_is_a_last_value() {
     let mut live: Vec<_> = state.live().collect();
     live.sort_unstable();
     assert_eq!(live, [(1_000, len), (3_000, len), (4_000, 9)]);
+
+    assert_eq!(state.forget(|place| place != 3_000), 2);
+    assert_eq!(state.live().collect::<Vec<_>>(), [(3_000, len)]);
+    assert!(state.sessions[&1].window[&2].received, "what its receiver has needs no message");
 }
