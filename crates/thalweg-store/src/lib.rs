@@ -15,6 +15,7 @@ pub mod disk;
 mod error;
 pub mod frame;
 pub mod head;
+pub mod inspect;
 mod inventory;
 mod journal;
 mod log;

@@ -167,7 +167,7 @@ fn set_aside<D: Disk>(disk: &D, number: u64, error: &OpenError) -> Result<Option
     Ok(Some(damage))
 }
 
-fn line_of(bytes: &[u8]) -> Line {
+pub(crate) fn line_of(bytes: &[u8]) -> Line {
     let number = |from: usize, to: usize| {
         let bytes = bytes.get(from..to).unwrap_or_default();
         bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte))
