@@ -3,9 +3,23 @@
 use crate::journal::{Stored, Waiting};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use thalweg_model::Reliability;
 
+/// An entry whose every field follows from its serial.
 fn entry(serial: u64) -> Stored {
-    Stored { serial, ..Stored::default() }
+    let mixed = serial.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let has = |bit: u64| mixed >> bit & 3 == 0;
+    Stored {
+        serial,
+        place: if has(0) { mixed } else { serial * 300 },
+        len: if has(2) { u32::MAX } else { 300 },
+        expires_secs: if has(4) { mixed as u32 } else { 0 },
+        subscription_id: if has(6) { mixed as u32 >> 3 } else { 0 },
+        reliability: [Reliability::AtMostOnce, Reliability::AtLeastOnce, Reliability::ExactlyOnce][serial as usize % 3],
+        retain: has(8),
+        redelivered: has(10),
+        rare: has(12).then(|| Box::new((mixed >> 40, vec![1; serial as usize % 4]))),
+    }
 }
 
 proptest! {
@@ -24,9 +38,12 @@ proptest! {
             }
             prop_assert_eq!(waiting.len(), model.len());
         }
-        prop_assert!(waiting.iter().map(|entry| entry.serial).eq(model.iter().copied()));
-        while let Some(entry) = waiting.pop_front() {
-            prop_assert_eq!(Some(entry.serial), model.pop_first());
+        prop_assert!(waiting.iter().eq(model.iter().copied().map(entry)));
+        waiting.retain(|entry| entry.serial % 5 != 0);
+        model.retain(|serial| serial % 5 != 0);
+        prop_assert_eq!(waiting.len(), model.len());
+        while let Some(first) = waiting.pop_front() {
+            prop_assert_eq!(Some(first), model.pop_first().map(entry));
         }
         prop_assert!(model.is_empty() && waiting.is_empty());
     }
