@@ -51,9 +51,9 @@ pub fn message_at(record: &[u8]) -> Result<thalweg_model::Message, RecordFault> 
 
 /// The record's kind and its fields, behind which `input` goes on.
 pub(super) fn open<'a>(input: &mut Input<'a>) -> Result<(u8, Input<'a>), RecordFault> {
+    let kind = input.byte()?;
     let len = input.small()?;
-    let mut fields = input.within(len)?;
-    Ok((fields.byte()?, fields))
+    Ok((kind, input.within(len)?))
 }
 
 /// Checks and skips a message's checksum.

@@ -6,7 +6,7 @@ use super::codec::{
 use super::record::{BodyRecord, Message, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
 use thalweg_model::{Properties, PropertyValue};
 
-/// The first byte behind the length. A message's kind is more than one bit from every other, so that a flipped bit is
+/// The first byte. A message's kind is more than one bit from every other, so that a flipped bit is
 /// always found.
 pub(super) mod kind {
     pub const SESSION: u8 = 1;
@@ -133,28 +133,27 @@ impl Record<'_> {
 
 /// Appends a record of nothing but numbers: never longer than one length byte can say.
 fn put_numbers<const N: usize>(out: &mut Vec<u8>, kind: u8, numbers: [u64; N]) {
-    const { assert!(N * width(u64::MAX) < 0x7F) };
+    const { assert!(N * width(u64::MAX) < 0x80) };
     let start = out.len();
-    out.extend_from_slice(&[0, kind]);
+    out.extend_from_slice(&[kind, 0]);
     for number in numbers {
         put_number(out, number);
     }
-    out[start] = (out.len() - start - 1) as u8;
+    out[start + 1] = (out.len() - start - 2) as u8;
 }
 
 /// Appends a record whose length is not known beforehand and usually small.
 fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(&[kind, 0]);
     let start = out.len();
-    out.extend_from_slice(&[0, kind]);
     fields(out);
-    let len = out.len() - start - 1;
-    let more = width(len as u64) - 1;
+    let end = out.len();
+    let more = width((end - start) as u64) - 1;
     if more > 0 {
-        let end = out.len();
         out.resize(end + more, 0);
-        out.copy_within(start + 1..end, start + 1 + more);
+        out.copy_within(start..end, start + more);
     }
-    fill_number(&mut out[start..=start + more], len as u64);
+    fill_number(&mut out[start - 1..start + more], (end - start) as u64);
 }
 
 /// One pass: the length takes as many bytes as the longest that the message could become, and is filled in at the end
@@ -168,12 +167,12 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
         + references.iter().map(|reference| 50 + 5 * reference.subscription_ids.len()).sum::<usize>()
         + properties.map_or(0, properties_len_max);
     let len_width = width(len_max as u64);
-    out.reserve(len_width + len_max);
+    out.reserve(1 + len_width + len_max);
 
-    let start = out.len();
-    out.resize(start + len_width, 0);
     out.push(kind::MESSAGE);
-    out.extend_from_slice(&[0; 4]);
+    let len_at = out.len();
+    let crc_at = len_at + len_width;
+    out.resize(crc_at + 4, 0);
     let mut flags = body_bits(body);
     if *expires != thalweg_model::Time::NEVER {
         flags |= body_flag::EXPIRES;
@@ -205,12 +204,11 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
     // The payload is what is left.
     out.extend_from_slice(body.payload);
 
-    let (kind_at, crc_at) = (start + len_width, start + len_width + 1);
     let crc = crc32c::crc32c(&out[crc_at + 4..]);
     out[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
-    let len = out.len() - kind_at;
+    let len = out.len() - crc_at;
     debug_assert!(len <= len_max);
-    fill_number(&mut out[start..kind_at], len as u64);
+    fill_number(&mut out[len_at..crc_at], len as u64);
 }
 
 fn body_bits(body: &BodyRecord<'_>) -> u8 {

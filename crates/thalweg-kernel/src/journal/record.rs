@@ -1,9 +1,9 @@
 //! The records themselves and their encoding.
 //!
-//! A record is a length (varint, of what follows it), a kind (one byte) and its fields: numbers are varints (LEB128),
+//! A record is a kind (one byte), a length (varint, of what follows it) and its fields: numbers are varints (LEB128),
 //! texts and byte strings a varint length and the bytes, moments milliseconds since 1970 (0 for never; an expiry is
 //! rounded up, so that nothing expires early), spans milliseconds rounded up. A message record carries its own CRC-32C
-//! (little-endian) behind the kind, over everything behind it, because it is read back alone when it waits on disk; all
+//! (little-endian) behind the length, over everything behind it, because it is read back alone when it waits on disk; all
 //! others are covered by their frame's. The fields of each kind, in their order, stand in `encode.rs`.
 
 use std::borrow::Cow;

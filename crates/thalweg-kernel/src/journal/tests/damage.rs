@@ -58,7 +58,7 @@ fn a_count_that_lies_takes_no_memory() {
     // Two thousand million references in a record of a few bytes.
     let mut fields = vec![0, 0, 1, 1, 0];
     fields.extend_from_slice(&[0xFF, 0xFF, 0xFF, 0xFF, 0x07]);
-    let mut record = vec![fields.len() as u8 + 5, 0xE0];
+    let mut record = vec![0xE0, fields.len() as u8 + 4];
     record.extend_from_slice(&crc32c::crc32c(&fields).to_le_bytes());
     record.extend_from_slice(&fields);
     let fault = Record::decode(&record).expect_err("no record");
@@ -70,7 +70,7 @@ fn a_fault_says_where() {
     let mut state = State::default();
     let mut frame = encoded(&Record::Numbers { queue: 9, serial: 9 });
     let at = frame.len() as u64;
-    frame.extend_from_slice(&[1, 200]);
+    frame.extend_from_slice(&[200, 1, 0]);
     let fault = state.apply_frame(&frame, 1_000).expect_err("an unknown kind");
     assert_eq!((fault.place, fault.fault.what), (1_000 + at, "an unknown kind"));
     assert_eq!(state.queue_last, 9, "what stood before it counts");

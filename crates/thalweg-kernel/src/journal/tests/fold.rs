@@ -233,7 +233,6 @@ fn what_cannot_be_true_is_told_and_changes_nothing() {
         (Record::Sent { queue: 1, serial: 2, tag: 1 }, "an entry that does not wait", 2),
         (Record::Received { queue: 1, tag: 9 }, "a tag that is free", 9),
         (Record::Settled { queue: 1, tag: 9 }, "a tag that is free", 9),
-        (Record::Removed { queue: 8, serial: 1 }, "an unknown queue", 0),
         (Record::Removed { queue: 1, serial: 9 }, "an unknown entry", 9),
         (Record::Released { queue: 1, ticket: 2 }, "a message that is not held", 2),
         (Record::SessionEnded { queue: 8 }, "an unknown session", 0),
