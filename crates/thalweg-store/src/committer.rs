@@ -208,6 +208,17 @@ impl Shared {
     }
 }
 
+/// Makes the queue refuse if the thread panics: nobody would take from it any more.
+struct RefuseOnPanic(Arc<Shared>);
+
+impl Drop for RefuseOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
 /// What the thread has.
 struct Work {
     log: Box<dyn Log>,
@@ -237,6 +248,7 @@ struct ShardNews {
 
 impl Work {
     fn run(mut self) -> Box<dyn Log> {
+        let _panicking = RefuseOnPanic(Arc::clone(&self.shared));
         loop {
             let stopping = self.take();
             if !self.settings.linger.is_zero() && self.taken.iter().any(|submission| submission.sync == Sync::Now) {

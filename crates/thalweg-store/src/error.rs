@@ -25,6 +25,8 @@ pub enum FileFault {
         /// The number it was written under.
         number: u64,
     },
+    /// Whole, and later segments went on without it.
+    OutOfPlace,
 }
 
 /// Why a journal could not be opened. Nothing was changed.
@@ -157,6 +159,10 @@ impl fmt::Display for FileFault {
                 out,
                 "it has format {version}, and this program reads format {known}. Start the version of Thalweg that \
                  wrote it, or give this one another directory"
+            ),
+            Self::OutOfPlace => out.write_str(
+                "the journal went on without this file, and its content was replaced. If it was put back after a \
+                 repair, move it elsewhere again",
             ),
             Self::OtherNumber { number } => write!(
                 out,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, ReadError};
@@ -71,6 +71,8 @@ pub struct Inventory<D: Disk> {
     /// Lock order: `shelf` before `table`.
     table: RwLock<Table<D::File>>,
     shelf: Mutex<Shelf>,
+    /// A spare was taken from the shelf.
+    taken: Condvar,
     /// Held while a spare is made, so that only one is made at a time.
     making: Mutex<()>,
     durable: AtomicU64,
@@ -137,6 +139,7 @@ impl<D: Disk> Inventory<D> {
             options,
             table: RwLock::new(Table { segments: BTreeMap::new(), moves: Vec::new(), sources: Vec::new() }),
             shelf: Mutex::new(Shelf { names: spares, last: highest_spare }),
+            taken: Condvar::new(),
             making: Mutex::new(()),
             durable: AtomicU64::new(0),
             other_bytes: AtomicU64::new(0),
@@ -167,9 +170,9 @@ impl<D: Disk> Inventory<D> {
             let moved = table.moved(place);
             let found = table.find(place, len).or_else(|| table.find(moved?, len));
             if let Some((segment, offset)) = found {
-                let (file, name) = (Arc::clone(&segment.file), names::segment(segment.head.number));
+                let (file, number) = (Arc::clone(&segment.file), segment.head.number);
                 drop(table);
-                return self.read_file(&*file, &name, offset, len, into);
+                return self.read_file(&*file, number, offset, len, into);
             }
             (table.sources.clone(), moved)
         };
@@ -349,6 +352,24 @@ impl<D: Disk> Inventory<D> {
         Ok(true)
     }
 
+    /// True if fewer spares are there than are wanted.
+    pub(crate) fn wants_spare(&self) -> bool {
+        self.shelf().names.len() < self.options.spares
+    }
+
+    /// Waits until fewer spares are there than are wanted, or until it is time to stop.
+    pub(crate) fn wait_for_want(&self, is_stopping: &AtomicBool) {
+        let is_content =
+            |shelf: &mut Shelf| shelf.names.len() >= self.options.spares && !is_stopping.load(Ordering::Acquire);
+        drop(self.taken.wait_while(self.shelf(), is_content).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Wakes who waits in [`Inventory::wait_for_want`], to look again.
+    pub(crate) fn look_again(&self) {
+        let _shelf = self.shelf();
+        self.taken.notify_all();
+    }
+
     /// From now on [`Inventory::read`] also asks `source` for what no segment has.
     pub fn add_source(&self, source: Arc<dyn PlaceSource>) {
         self.table_mut().sources.push(source);
@@ -438,6 +459,7 @@ impl<D: Disk> Inventory<D> {
         let ordinary = self.options.segment_bytes;
         if need <= ordinary {
             let spare = self.shelf().names.pop();
+            self.taken.notify_all();
             if let Some(name) = spare {
                 let file = self.disk.open_to_write(&name)?;
                 return Ok((name, file, ordinary));
@@ -558,27 +580,27 @@ impl<D: Disk> Inventory<D> {
     fn read_file(
         &self,
         file: &D::File,
-        name: &str,
+        number: u64,
         offset: u64,
         len: u32,
         into: &mut Vec<u8>,
     ) -> Result<(), ReadError> {
         into.clear();
         into.resize(len as usize, 0);
-        let reading = format!("reading {}", self.disk.shown(name));
-        let count = file.read_full(into, offset).map_err(ReadError::io(reading))?;
-        if count == len as usize {
-            return Ok(());
+        let shown = || self.disk.shown(&names::segment(number));
+        match file.read_full(into, offset) {
+            Ok(count) if count == len as usize => Ok(()),
+            Ok(_) => Err(ReadError::Damaged(Damage {
+                file: shown(),
+                offset,
+                bytes: u64::from(len),
+                first_index: 0,
+                last_index: None,
+                fault: "the file ends before them".to_owned(),
+                quarantine: None,
+            })),
+            Err(error) => Err(ReadError::Io { doing: format!("reading {}", shown()), error }),
         }
-        Err(ReadError::Damaged(Damage {
-            file: self.disk.shown(name),
-            offset,
-            bytes: u64::from(len),
-            first_index: 0,
-            last_index: None,
-            fault: "the file ends before them".to_owned(),
-            quarantine: None,
-        }))
     }
 
     // A thread that panicked while it held one of these left whole values behind: nothing in here panics half-way.

@@ -99,17 +99,12 @@ impl<'f, F: DiskFile> FrameReader<'f, F> {
         let start = self.fill(at, header.frame_bytes())?;
         let frame = self.buffer.get(start..).unwrap_or_default();
         let frame = frame.get(..header.frame_bytes()).unwrap_or_default();
-        let payload_end = HEADER_BYTES + header.payload_bytes as usize;
         // Read again from the same bytes as the payload: the file may be written meanwhile.
-        let same = FrameHeader::read(frame, seed, at) == Some(header);
-        let Some((payload, padding)) =
-            frame.get(HEADER_BYTES..).and_then(|rest| rest.split_at_checked(payload_end - HEADER_BYTES))
-        else {
+        let is_same = FrameHeader::read(frame, seed, at) == Some(header);
+        let payload = frame.get(HEADER_BYTES..).and_then(|rest| rest.get(..header.payload_bytes as usize));
+        let Some(payload) = payload.filter(|payload| is_same && header.fits(payload)) else {
             return Ok(Found::Fault(FrameFault::Payload(header)));
         };
-        if !same || !header.fits(payload) || padding.iter().any(|byte| *byte != 0) {
-            return Ok(Found::Fault(FrameFault::Payload(header)));
-        }
         if header.index != expected.index || header.prev_hash != expected.hash {
             return Ok(Found::Fault(FrameFault::Order(header)));
         }

@@ -72,7 +72,7 @@ pub(crate) fn recover<D: Disk>(
     };
     walk.recovered.is_new = files.is_empty() && replay_from.is_none() && walk.recovered.quarantined.is_empty();
     walk.recovered.epoch = files.values().next_back().map_or(0, |file| file.head.epoch).saturating_add(1);
-    let mut superfluous = take_skipped(&mut files);
+    let mut superfluous = take_skipped(disk, &mut files)?;
     let mut before = walk.frames(&files, replay_from)?;
 
     let newest = disk.shown(&newest);
@@ -559,20 +559,27 @@ fn one_journal<D: Disk>(
     Ok(ours)
 }
 
-/// Takes out the segments that a later head skips: it names an earlier one as the one before it. They were begun, and
-/// nothing in them counted.
-fn take_skipped<F>(files: &mut BTreeMap<u64, Segment<F>>) -> Vec<(String, u64)> {
+/// Takes out the segments that a later head skips: it names an earlier one as the one before it. They were begun where
+/// that one was begun too, and nothing in them counted.
+fn take_skipped<D: Disk>(
+    disk: &D,
+    files: &mut BTreeMap<u64, Segment<D::File>>,
+) -> Result<Vec<(String, u64)>, OpenError> {
     let mut skipped = Vec::new();
-    let mut bound = u64::MAX;
+    let mut later: Option<Ending> = None;
     for (number, segment) in files.iter().rev() {
-        if *number > bound {
-            skipped.push(*number);
-        } else {
-            bound = segment.head.before.number;
+        match later.filter(|before| *number > before.number) {
+            None => later = Some(segment.head.before),
+            Some(before) if before == segment.head.before => skipped.push(*number),
+            // Perhaps somebody put a file back after a repair that went on without it. It is not ours to remove.
+            Some(_) => {
+                let file = disk.shown(&names::segment(*number));
+                return Err(OpenError::File { file, fault: FileFault::OutOfPlace });
+            }
         }
     }
     let taken = skipped.into_iter().filter_map(|number| files.remove(&number));
-    taken.map(|segment| (names::segment(segment.head.number), segment.bytes_file)).collect()
+    Ok(taken.map(|segment| (names::segment(segment.head.number), segment.bytes_file)).collect())
 }
 
 fn random_id<D: Disk>(disk: &D) -> Result<u128, OpenError> {

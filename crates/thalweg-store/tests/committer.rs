@@ -264,3 +264,19 @@ fn a_full_log_holds_what_it_has_says_so_and_goes_on_when_there_is_room() {
     assert!(was_full);
     assert!(committer.stop().is_some());
 }
+
+#[test]
+fn a_committer_that_panics_takes_nothing_any_more() {
+    let disk = SimDisk::new(9);
+    let (journal, _) = Journal::open(disk, OPTIONS, None, &mut |_| {}).unwrap();
+    let committer =
+        Committer::start(Box::new(journal), CommitterSettings::default(), |_| panic!("on purpose")).unwrap();
+    let handle = committer.handle();
+    submit(&handle, 0, 1, Sync::Now);
+    let began = Instant::now();
+    while !handle.has_failed() {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert!(!submit(&handle, 0, 2, Sync::Now));
+}

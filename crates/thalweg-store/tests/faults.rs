@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use thalweg_store::head::Head;
 use thalweg_store::segment::{self, SegmentHead};
 use thalweg_store::sim::{Faults, SimDisk};
-use thalweg_store::{Batch, Journal, Log, LogError, OpenError, Options, OsDisk, Place};
+use thalweg_store::{Batch, Disk, Journal, Log, LogError, OpenError, Options, OsDisk, Place, SpareKeeper};
 
 const OPTIONS: Options = Options { segment_bytes: 8 << 10, spares: 2, bytes_max: 0, repair: false };
 const REPAIR: Options = Options { repair: true, ..OPTIONS };
@@ -208,6 +209,21 @@ fn a_disk_that_becomes_full_refuses_loses_nothing_and_goes_on_when_there_is_room
 }
 
 #[test]
+fn what_was_refused_does_not_come_back_behind_what_was_written_in_its_place() {
+    let disk = SimDisk::new(1);
+    let mut journal = open(&disk);
+    // Room for two of three frames: both get to the disk, and all three are refused.
+    disk.plan(Faults { full_after: Some(2 * 56), ..Faults::default() });
+    let batches = [b"refused1", b"refused2", b"refused3"].map(|payload| Batch { shard: 0, payload });
+    assert!(matches!(journal.append(&batches), Err(LogError::Full(_))));
+    disk.plan(Faults::default());
+    journal.append(&[Batch { shard: 0, payload: b"written1" }]).unwrap();
+    // The second of the refused ones still stands behind it, whole, for its offset and with the next index: only the
+    // chain tells that it does not belong there.
+    assert_eq!(frames(&disk.after_kill(1), "killed"), [b"written1"]);
+}
+
+#[test]
 fn the_limit_set_is_kept_pressure_comes_first_and_releasing_ends_it() {
     let options = Options { bytes_max: 10 * OPTIONS.segment_bytes, ..OPTIONS };
     let disk = SimDisk::new(1);
@@ -274,6 +290,26 @@ fn spares_are_made_used_and_recycled() {
     assert!(frames.iter().all(|frame| *frame == [1; 2000]));
 }
 
+#[test]
+fn a_spare_keeper_makes_up_for_what_is_taken() {
+    let disk = SimDisk::new(1);
+    let mut journal = open(&disk);
+    let keeper = SpareKeeper::start(journal.inventory()).unwrap();
+    let two_spares = |journal: &Journal<SimDisk>| {
+        let began = Instant::now();
+        while journal.fill().bytes_spare < 2 * OPTIONS.segment_bytes {
+            assert!(began.elapsed() < Duration::from_secs(20), "no spares came");
+            std::thread::yield_now();
+        }
+    };
+    two_spares(&journal);
+    for _ in 0..4 {
+        journal.append(&[Batch { shard: 0, payload: &[1; 2000] }]).unwrap();
+    }
+    two_spares(&journal);
+    drop(keeper);
+}
+
 fn frames_from(disk: &SimDisk, journal: &Journal<SimDisk>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let from = Some(journal.inventory().oldest());
@@ -316,6 +352,30 @@ fn what_is_not_ours_is_refused_and_never_touched() {
     mixed.put("README", b"hello");
     open(&mixed);
     assert!(mixed.contents().iter().any(|(name, bytes)| name == "README" && bytes == b"hello"));
+}
+
+#[test]
+fn a_segment_put_back_after_a_repair_is_refused_and_not_removed() {
+    let disk = SimDisk::new(1);
+    let mut journal = open(&disk);
+    for _ in 0..6 {
+        journal.append(&[Batch { shard: 0, payload: &[1; 2000] }]).unwrap();
+    }
+    journal.commit().unwrap();
+    let from = Some(journal.tip());
+    drop(journal);
+    let last = disk.contents().into_iter().rfind(|(name, _)| name.starts_with("segment-")).unwrap();
+    disk.unlink(&last.0).unwrap();
+    Journal::open(disk.clone(), OPTIONS, from, &mut |_| {}).err().expect("the checkpoint needs it");
+    Journal::open(disk.clone(), REPAIR, from, &mut |_| {}).unwrap();
+    Journal::open(disk.clone(), REPAIR, from, &mut |_| {}).unwrap();
+    disk.put(&last.0, &last.1);
+    let before = disk.contents();
+    for options in [OPTIONS, REPAIR] {
+        let error = Journal::open(disk.clone(), options, from, &mut |_| {}).err().expect("refused").to_string();
+        assert!(error.contains(&last.0) && error.contains("went on without"), "{error}");
+    }
+    assert_eq!(disk.contents(), before);
 }
 
 #[test]
