@@ -20,6 +20,9 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Time from a request's head to its answer.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The same for what reads or writes the whole journal. Such work goes on when nobody waits for it any more.
+const WORK_TIMEOUT: Duration = Duration::from_secs(240);
+
 /// The header a program sends to show that it is not a web page; any value does.
 const NOT_A_PAGE: &str = "x-thalweg";
 
@@ -61,12 +64,15 @@ pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
         let error = format!("{REQUESTS_MAX} requests are being worked on");
         return Fault::new(StatusCode::SERVICE_UNAVAILABLE, error, "ask again in a second").into_response();
     };
-    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+    let (limit, mend) = match request.uri().path().starts_with("/v1/journal/") {
+        true => (WORK_TIMEOUT, "it goes on; the log will say how it ended"),
+        false => (REQUEST_TIMEOUT, "ask for less with ?limit=, or send the body faster"),
+    };
+    match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let error = format!("this took longer than {} seconds", REQUEST_TIMEOUT.as_secs());
-            Fault::new(StatusCode::GATEWAY_TIMEOUT, error, "ask for less with ?limit=, or send the body faster")
-                .into_response()
+            let error = format!("this took longer than {} seconds", limit.as_secs());
+            Fault::new(StatusCode::GATEWAY_TIMEOUT, error, mend).into_response()
         }
     }
 }

@@ -1,9 +1,13 @@
 //! `GET /v1/ledger`: where every message went.
 
-use crate::answer::Answer;
+use crate::accounts;
+use crate::answer::Fault;
 use crate::ask::Asker;
+use crate::listing::Wanted;
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use thalweg_kernel::{DropReason, Ledger, Totals};
@@ -44,6 +48,7 @@ struct Publishes {
 #[derive(Debug, Serialize)]
 struct Copies {
     routed: u64,
+    restored: u64,
     delivered: u64,
     delivered_bytes: u64,
     queued: u64,
@@ -56,7 +61,20 @@ struct Copies {
     unaccounted: i64,
 }
 
-pub(crate) async fn show(State(asker): State<Asker>) -> Answer<LedgerView> {
+pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Result<Response, Fault> {
+    let wanted = Wanted::from_uri(&uri, &["client", "prefix"])?;
+    match (&wanted.client, &wanted.prefix) {
+        (None, None) => Ok(whole(&asker).await?.into_response()),
+        (Some(_), None) => Ok(accounts::of_clients(&asker, wanted, &uri).await?.into_response()),
+        (None, Some(_)) => Ok(accounts::of_prefixes(&asker, wanted, &uri).await?.into_response()),
+        (Some(_), Some(_)) => {
+            let mend = "ask for ?client= or for ?prefix=; a client's books are not divided by prefix";
+            Err(Fault::bad("there are no books of a client and a prefix", mend))
+        }
+    }
+}
+
+async fn whole(asker: &Asker) -> Result<Json<LedgerView>, Fault> {
     let said = asker.all(|inside| (inside.kernel.ledger().clone(), inside.kernel.totals())).await?;
     let mut sum = (Ledger::default(), Totals::default());
     for (ledger, totals) in &said.answers {
@@ -93,6 +111,7 @@ impl Books {
             },
             copies: Copies {
                 routed: ledger.routed,
+                restored: ledger.restored,
                 delivered: ledger.delivered,
                 delivered_bytes: ledger.delivered_bytes,
                 queued: waiting + in_flight,

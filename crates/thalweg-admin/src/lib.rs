@@ -8,6 +8,7 @@
 //! `metrics/table.rs` declares every metric once. `docs/admin-api.md` describes what callers see.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod answer;
 mod ask;
 mod connections;
@@ -15,6 +16,7 @@ mod front_page;
 mod gate;
 mod groups;
 mod health;
+mod journal;
 mod ledger;
 mod limits;
 mod listing;

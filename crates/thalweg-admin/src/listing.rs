@@ -27,6 +27,8 @@ pub(crate) struct Wanted {
     pub(crate) topic: Option<String>,
     /// Only connections of this listener.
     pub(crate) listener: Option<String>,
+    /// Only the books of this prefix; with `*` at the end, of all that begin so.
+    pub(crate) prefix: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
 }
@@ -55,8 +57,10 @@ impl Wanted {
             Ok(Query(wanted)) => wanted,
             Err(rejection) => return Err(Fault::bad(rejection.body_text(), mend())),
         };
-        let Wanted { client, filter, topic, listener, limit, .. } = &wanted;
-        for (name, given) in [("client", client), ("filter", filter), ("topic", topic), ("listener", listener)] {
+        let Wanted { client, filter, topic, listener, prefix, limit, after: _ } = &wanted;
+        let given =
+            [("client", client), ("filter", filter), ("topic", topic), ("listener", listener), ("prefix", prefix)];
+        for (name, given) in given {
             if given.is_some() && !takes.contains(&name) {
                 return Err(Fault::bad(format!("this list does not take ?{name}="), mend()));
             }
@@ -73,13 +77,12 @@ impl Wanted {
 
     /// Whether a client's rows are wanted.
     pub(crate) fn wants_client(&self, client: &str) -> bool {
-        match self.client.as_deref() {
-            None => true,
-            Some(wanted) => match wanted.strip_suffix('*') {
-                Some(beginning) => client.starts_with(beginning),
-                None => client == wanted,
-            },
-        }
+        is_wanted(self.client.as_deref(), client)
+    }
+
+    /// Whether a prefix's books are wanted.
+    pub(crate) fn wants_prefix(&self, prefix: &str) -> bool {
+        is_wanted(self.prefix.as_deref(), prefix)
     }
 
     /// The key of the last row of the page before; none for the first page.
@@ -90,6 +93,16 @@ impl Wanted {
             Some(key) => Ok(Some(key)),
             None => Err(Fault::bad("?after= is not what a page's `next` said", "leave it out to see the first page")),
         }
+    }
+}
+
+fn is_wanted(wanted: Option<&str>, name: &str) -> bool {
+    match wanted {
+        None => true,
+        Some(wanted) => match wanted.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == wanted,
+        },
     }
 }
 

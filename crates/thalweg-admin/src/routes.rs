@@ -4,7 +4,7 @@ use crate::answer::Fault;
 use crate::ask::Asker;
 use crate::gate::{self, BODY_BYTES_MAX, Gate};
 use crate::{
-    connections, front_page, groups, health, ledger, limits, metrics, overview, publish, retained, sessions,
+    connections, front_page, groups, health, journal, ledger, limits, metrics, overview, publish, retained, sessions,
     subscriptions, trace,
 };
 use axum::Router;
@@ -29,6 +29,9 @@ pub(crate) fn app(asker: Asker, token: Option<String>) -> Router {
         .route("/v1/retained", get(retained::list))
         .route("/v1/groups", get(groups::list))
         .route("/v1/ledger", get(ledger::show))
+        .route("/v1/journal", get(journal::show))
+        .route("/v1/journal/backup", post(journal::backup))
+        .route("/v1/journal/checkpoint", post(journal::checkpoint))
         .route("/v1/limits", get(limits::show))
         .route("/v1/trace", get(trace::show))
         .route("/v1/publish", post(publish::publish))

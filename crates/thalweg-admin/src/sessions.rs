@@ -1,5 +1,6 @@
 //! `GET /v1/sessions` and `GET /v1/session/{client}`.
 
+use crate::accounts::AccountView;
 use crate::answer::{Answer, Fault};
 use crate::ask::Asker;
 use crate::connections::ConnectionRow;
@@ -21,6 +22,7 @@ pub(crate) struct SessionRow {
     client: Arc<str>,
     user: Option<Arc<str>>,
     connected: bool,
+    durable: bool,
     dialect: &'static str,
     since: u64,
     expiry_seconds: Option<u64>,
@@ -40,6 +42,7 @@ impl SessionRow {
     pub(crate) fn new(view: SessionView, shard: u16) -> Self {
         SessionRow {
             connected: view.link.is_some(),
+            durable: view.durable,
             since: clock::unix_of(view.since),
             expiry_seconds: (view.expiry != Span::FOREVER).then(|| view.expiry.secs()),
             client: view.client,
@@ -107,6 +110,7 @@ pub(crate) struct ClientView {
     session: SessionRow,
     connection: Option<ConnectionRow>,
     queue: QueueView,
+    account: AccountView,
     subscriptions: Vec<SubscriptionRow>,
     subscriptions_left_out: usize,
 }
@@ -158,6 +162,7 @@ fn view_of(inside: &Inside<'_>, client: &str, limit: usize) -> Option<ClientView
         subscriptions_left_out: total - subscriptions.len().min(total),
         subscriptions,
         queue,
+        account: AccountView::new(&session.account),
         session: SessionRow::new(session, inside.shard),
     })
 }

@@ -17,8 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A broker with two shards and its interface.
 struct Broker {
-    server: Server,
+    /// Before the server, which it looks into.
     admin: AdminHandle,
+    server: Server,
     token: Option<&'static str>,
     /// Goes last, when nothing writes there any more.
     folder: Folder,
@@ -169,6 +170,18 @@ fn names(page: &Value, field: &str) -> Vec<String> {
     items.iter().map(|item| item[field].as_str().expect("a name").to_owned()).collect()
 }
 
+/// What `look` finds, as soon as it finds something.
+fn until<T>(look: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "it did not come to pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn lists_show_the_clients_of_all_shards() {
     let broker = Broker::start(None);
@@ -251,6 +264,97 @@ fn a_message_from_the_interface_reaches_subscribers_and_is_kept() {
     let clear = json!({"topic": "road/a1", "retain": true});
     broker.publish(&clear);
     assert_eq!(broker.get("/v1/retained?filter=road/%2B")["items"], json!([]));
+}
+
+#[test]
+fn books_are_kept_for_each_client_and_for_the_prefixes_that_have_some() {
+    let broker = Broker::with(None, &["ledger.prefixes=road,road/a1,rail"]);
+    let mut clients: Vec<Client> = (0..4).map(|n| broker.client(&format!("car-{n}"))).collect();
+    for client in &mut clients {
+        client.subscribe("road/#");
+    }
+    for topic in ["road/a1/speed", "road/a10", "road"] {
+        broker.publish(&json!({"topic": topic, "payload": "x", "qos": 1}));
+    }
+    for client in &mut clients {
+        // The three arrive in any order, for their homes are on different shards. One is acknowledged.
+        let (_, body) = client.receive().expect("PUBLISH");
+        let topic_len = usize::from(body[1]);
+        client.send(0x40, &body[2 + topic_len..4 + topic_len]);
+    }
+    let first = broker.get("/v1/ledger?client=car-0");
+    let settled = |row: &Value| row["delivered"] == 1 && row["in_flight"] == 2;
+    let row = until(|| Some(broker.get("/v1/ledger?client=car-0")["items"][0].clone()).filter(settled));
+    assert_eq!(first["total"], 1);
+    assert_eq!((&row["routed"], &row["queued"], &row["unaccounted"]), (&json!(3), &json!(2), &json!(0)));
+    assert_eq!((&row["durable"], &row["connected"]), (&json!(true), &json!(true)));
+    assert_eq!(names(&broker.get("/v1/ledger?client=car-*&limit=2"), "client"), ["car-0", "car-1"]);
+    assert_eq!(broker.refused("GET", "/v1/ledger?client=nobody", &[], b""), 404);
+
+    // A message is in the books of the longest prefix of whole levels, over all shards.
+    let books = broker.get("/v1/ledger?prefix=*");
+    assert_eq!(names(&books, "prefix"), ["rail", "road", "road/a1"]);
+    let routed: Vec<&Value> = (0..3).map(|n| &books["items"][n]["routed"]).collect();
+    assert_eq!(routed, [&json!(0), &json!(8), &json!(4)]);
+    assert_eq!(broker.get("/v1/ledger?prefix=road")["items"][0]["routed"], 8);
+    assert_eq!(broker.refused("GET", "/v1/ledger?prefix=sea", &[], b""), 404);
+    assert_eq!(broker.refused("GET", "/v1/ledger?prefix=road&client=car-0", &[], b""), 400);
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    assert!(metrics.contains("thalweg_prefix_copies_routed_total{prefix=\"road/a1\"} 4\n"), "{metrics}");
+}
+
+#[test]
+fn the_journal_says_how_it_is_and_makes_checkpoints_and_backups() {
+    let broker = Broker::start(None);
+    let mut client = broker.client("car-1");
+    client.subscribe("road/#");
+    broker.publish(&json!({"topic": "road/a1", "payload": "icy", "qos": 1, "retain": true}));
+    client.receive().expect("PUBLISH");
+    let journal = broker.get("/v1/journal");
+    assert_eq!(journal["state"], "ready");
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    assert!(number(&journal["written"]["frames"]) > 0 && number(&journal["written"]["syncs"]) > 0, "{journal}");
+    assert!(number(&journal["disk"]["bytes_used"]) > 0, "{journal}");
+
+    let post = |path: &str, body: &Value| {
+        let body = body.to_string();
+        let (status, answer) = broker.ask("POST", path, &["Content-Type: application/json"], body.as_bytes());
+        (status, serde_json::from_str::<Value>(&answer).unwrap_or_else(|_| panic!("{path}: {answer}")))
+    };
+    let (status, checkpoint) = post("/v1/journal/checkpoint", &json!({}));
+    assert_eq!(status, 200, "{checkpoint}");
+    assert!(checkpoint["done"].as_str().is_some_and(|words| words.starts_with("checkpoint at frame ")), "{checkpoint}");
+
+    let target = broker.folder.file("backup");
+    let (status, backup) = post("/v1/journal/backup", &json!({ "target": target }));
+    assert_eq!(status, 200, "{backup}");
+    assert_eq!(
+        (&backup["sessions"], &backup["subscriptions"], &backup["last_values"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    documented(&backup, include_str!("../../../docs/admin-api.md"));
+    let files = std::fs::read_dir(&target).expect("it was made").count();
+    assert!(files as u64 >= number(&backup["files_linked"]) + number(&backup["files_copied"]), "{backup}");
+    let (status, refusal) = post("/v1/journal/backup", &json!({ "target": target }));
+    assert_eq!(status, 409, "a target with something in it is left alone: {refusal}");
+    assert_eq!(post("/v1/journal/backup", &json!({"target": "backup"})).0, 400);
+    assert_eq!(broker.refused("POST", "/v1/journal/checkpoint", &[], b""), 403, "no web page may do this");
+
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    assert!(metrics.contains("thalweg_journal_enabled 1\n") && metrics.contains("thalweg_journal_failed 0\n"));
+}
+
+#[test]
+fn without_a_journal_there_is_nothing_to_show_or_to_save() {
+    let broker = Broker::with(None, &["journal.enabled=false"]);
+    assert_eq!(broker.refused("GET", "/v1/journal", &[], b""), 409);
+    assert_eq!(broker.refused("POST", "/v1/journal/checkpoint", &["X-Thalweg: 1"], b""), 409);
+    let target = json!({ "target": broker.folder.file("backup") }).to_string();
+    assert_eq!(broker.refused("POST", "/v1/journal/backup", &["X-Thalweg: 1"], target.as_bytes()), 409);
+    assert!(!broker.folder.file("backup").exists());
+    assert_eq!(broker.ask("GET", "/readyz", &[], b"").0, 200);
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    assert!(metrics.contains("thalweg_journal_enabled 0\n"));
 }
 
 #[test]

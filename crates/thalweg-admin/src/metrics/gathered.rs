@@ -1,15 +1,16 @@
 //! All that metrics are made of, read at one moment.
 
+use crate::accounts::add_account;
 use crate::answer::Fault;
 use crate::ask::Asker;
 use crate::ledger::{add_ledger, add_totals};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
-use thalweg_kernel::{Ledger, Totals};
-use thalweg_server::LoopCounts;
+use thalweg_kernel::{Account, Ledger, Totals};
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
+use thalweg_server::{JournalStatus, LoopCounts};
 
 /// What the process and its shards say.
 #[derive(Debug, Default)]
@@ -40,6 +41,10 @@ pub struct Gathered {
     pub stages: Stages,
     /// Connections that have a session, by listener.
     pub connections: BTreeMap<String, u64>,
+    /// The books of each prefix that has some, summed up.
+    pub prefixes: BTreeMap<String, Account>,
+    /// How the journal is; nothing if it is switched off.
+    pub journal: Option<JournalStatus>,
     /// Resident memory of the process, in bytes; 0 where the system does not say.
     pub resident_bytes: u64,
     /// Processor time of the process, in seconds; 0 where the system does not say.
@@ -55,6 +60,7 @@ struct Part {
     stages: Stages,
     held: usize,
     connections: BTreeMap<String, u64>,
+    prefixes: Vec<(String, Account)>,
 }
 
 impl Gathered {
@@ -74,6 +80,11 @@ impl Gathered {
                 stages: inside.stages.clone(),
                 held: inside.kernel.bytes_held(),
                 connections,
+                prefixes: inside
+                    .kernel
+                    .accounts()
+                    .map(|(prefix, account)| (prefix.to_owned(), account.clone()))
+                    .collect(),
             }
         });
         let observer = asker.observer();
@@ -85,6 +96,7 @@ impl Gathered {
             memory_bytes_max: observer.memory_bytes_max(),
             lobby: observer.lobby(),
             shards: observer.shard_count(),
+            journal: observer.journal(),
             resident_bytes: resident_bytes().unwrap_or(0),
             cpu_seconds: cpu_seconds().unwrap_or(0.0),
             ..Gathered::default()
@@ -97,6 +109,9 @@ impl Gathered {
             gathered.memory_bytes += part.held;
             for (listener, count) in part.connections {
                 *gathered.connections.entry(listener).or_insert(0) += count;
+            }
+            for (prefix, account) in part.prefixes {
+                add_account(gathered.prefixes.entry(prefix).or_default(), &account);
             }
         }
         Ok(gathered)

@@ -37,7 +37,7 @@ pub fn reference() -> String {
          ## How they add up\n\n\
          - Publishes: received + the broker's own (wills, `$SYS`, the admin interface) = matched + unmatched + refused +\n  \
          repeated.\n\
-         - Copies: routed = delivered + waiting + in flight + expired + dropped. `GET /v1/ledger` shows the difference as\n  \
+         - Copies: routed + restored = delivered + waiting + in flight + expired + dropped. `GET /v1/ledger` shows the difference as\n  \
          `unaccounted`.\n",
         code(SPANS.to_vec())
     );

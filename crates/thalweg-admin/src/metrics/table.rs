@@ -1,10 +1,11 @@
 //! Every metric, declared once: name, kind, unit, labels, meaning, and where its values come from.
 
 use super::gathered::Gathered;
+use crate::accounts::AccountView;
 use Kind::{Counter, Gauge, Histogram};
 use Read::{Each, One, Real, Stages};
 use thalweg_kernel::DropReason;
-use thalweg_server::LoopCounts;
+use thalweg_server::{JournalStatus, LoopCounts};
 
 /// What Prometheus is told about a metric's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +125,13 @@ pub static METRICS: &[Metric] = metrics! {
         "Last values refused by their home shard after their publisher was answered."
         = One(|g| g.ledger.retain_refused);
 
-    // Copies: routed = delivered + waiting + in flight + expired + dropped.
+    // Copies: routed + restored = delivered + waiting + in flight + expired + dropped.
     Counter "thalweg_copies_routed_total" in "copies":
         "Copies made for receivers."
         = One(|g| g.ledger.routed);
+    Counter "thalweg_copies_restored_total" in "copies":
+        "Copies that the run before left behind, waiting or in flight."
+        = One(|g| g.ledger.restored);
     Counter "thalweg_copies_delivered_total" in "copies" sys "publish/messages/sent":
         "Copies delivered: QoS 0 in the receiver's output, QoS 1 and 2 acknowledged."
         = One(|g| g.ledger.delivered);
@@ -155,6 +159,28 @@ pub static METRICS: &[Metric] = metrics! {
     Gauge "thalweg_queued_bytes" in "bytes":
         "Bytes of messages that wait or are in flight."
         = One(|g| g.totals.queued_bytes as u64);
+
+    // The same by prefix of the topic, for those in ledger.prefixes.
+    Counter "thalweg_prefix_copies_routed_total"["prefix"] in "copies":
+        "Copies of messages whose topic has this prefix (of several in ledger.prefixes, the longest), made for receivers."
+        = Each(|g, show| each_prefix(g, show, |account| account.routed));
+    Counter "thalweg_prefix_copies_restored_total"["prefix"] in "copies":
+        "Those that the run before left behind."
+        = Each(|g, show| each_prefix(g, show, |account| account.restored));
+    Counter "thalweg_prefix_copies_delivered_total"["prefix"] in "copies":
+        "Those that were delivered."
+        = Each(|g, show| each_prefix(g, show, |account| account.delivered));
+    Counter "thalweg_prefix_copies_expired_total"["prefix"] in "copies":
+        "Those whose time ran out."
+        = Each(|g, show| each_prefix(g, show, |account| account.expired));
+    Counter "thalweg_prefix_copies_dropped_total"["prefix"] in "copies":
+        "Those that were dropped, for any reason; /v1/ledger?prefix= names the reasons."
+        = Each(|g, show| each_prefix(g, show, |account| account.dropped));
+    Gauge "thalweg_prefix_copies_queued"["prefix"] in "copies":
+        "Those that wait or are in flight."
+        = Each(|g, show| each_prefix(g, show, |account| account.queued));
+
+    // Between shards.
     Counter "thalweg_shard_forwarded_total" in "messages":
         "Messages handed to other shards, one per message and shard."
         = One(|g| g.ledger.forwarded);
@@ -201,6 +227,68 @@ pub static METRICS: &[Metric] = metrics! {
     Gauge "thalweg_pressure_level" in "level":
         "How short memory is: 0 not at all, 1 copies that would wait are dropped, 2 new sessions are refused, too."
         = One(|g| g.pressure as u64);
+
+    // The journal; all 0 if it is switched off.
+    Gauge "thalweg_journal_enabled" in "0 or 1":
+        "Whether there is a journal."
+        = One(|g| u64::from(g.journal.is_some()));
+    Gauge "thalweg_journal_failed" in "0 or 1":
+        "Whether writing has failed for good; nothing is acknowledged any more, and the process ends."
+        = One(|g| journal(g, |it| u64::from(it.state == "failed")));
+    Gauge "thalweg_journal_pressure_level" in "level":
+        "How short disk is: 0 not at all, 1 new messages that would have to be kept are refused, 2 nothing can be written."
+        = One(|g| journal(g, |it| match it.state { "pressed" => 1, "full" => 2, _ => 0 }));
+    Counter "thalweg_journal_written_bytes_total" in "bytes":
+        "Bytes of records written."
+        = One(|g| journal(g, |it| it.bytes));
+    Counter "thalweg_journal_frames_total" in "frames":
+        "Frames written: each holds what one shard had to keep at the end of a turn."
+        = One(|g| journal(g, |it| it.frames));
+    Counter "thalweg_journal_writes_total" in "system calls":
+        "Writes; frames by writes is how many batches go in one."
+        = One(|g| journal(g, |it| it.groups));
+    Counter "thalweg_journal_syncs_total" in "system calls":
+        "Times that what was written was forced to stable storage."
+        = One(|g| journal(g, |it| it.syncs));
+    Counter "thalweg_journal_sync_seconds_total" in "seconds":
+        "Time spent doing that; by syncs, what the disk takes for one."
+        = Real(|g| g.journal.as_ref().map_or(0.0, |it| it.sync_seconds));
+    Gauge "thalweg_journal_used_bytes" in "bytes":
+        "Bytes of the files that hold records."
+        = One(|g| journal(g, |it| it.bytes_used));
+    Gauge "thalweg_journal_spare_bytes" in "bytes":
+        "Bytes of the files kept ready for coming records."
+        = One(|g| journal(g, |it| it.bytes_spare));
+    Gauge "thalweg_journal_limit_bytes" in "bytes":
+        "Most bytes there may be: journal.bytes_max, or what the file system has for us if that is less."
+        = One(|g| journal(g, |it| it.bytes_limit));
+    Counter "thalweg_journal_checkpoints_total" in "checkpoints":
+        "Checkpoints made because they were due."
+        = One(|g| journal(g, |it| it.checkpoints));
+    Counter "thalweg_journal_checkpoint_seconds_total" in "seconds":
+        "Time spent on them."
+        = Real(|g| g.journal.as_ref().map_or(0.0, |it| it.checkpoint_seconds));
+    Gauge "thalweg_journal_checkpoint_bytes" in "bytes":
+        "Length of the last one."
+        = One(|g| journal(g, |it| it.checkpoint_bytes));
+    Counter "thalweg_journal_fetched_total" in "messages":
+        "Messages read back from disk because their turn came."
+        = One(|g| journal(g, |it| it.fetched));
+    Counter "thalweg_journal_unreadable_total" in "messages":
+        "Messages that could not be read back and are lost; each is in the log."
+        = One(|g| journal(g, |it| it.unreadable));
+    Gauge "thalweg_journal_recovered_frames" in "frames":
+        "Frames that this start read."
+        = One(|g| journal(g, |it| it.recovered_frames));
+    Gauge "thalweg_journal_recovery_seconds" in "seconds":
+        "Time that it took."
+        = Real(|g| g.journal.as_ref().map_or(0.0, |it| it.recovery_seconds));
+    Gauge "thalweg_journal_dropped_tail_frames" in "frames":
+        "Frames at the end that this start found torn and dropped; they were never acknowledged."
+        = One(|g| journal(g, |it| it.dropped_tail_frames));
+    Gauge "thalweg_journal_quarantined" in "stretches":
+        "Damaged stretches that this start set aside because of --repair."
+        = One(|g| journal(g, |it| it.quarantined));
 
     // The lobby.
     Counter "thalweg_lobby_accepted_total" in "connections":
@@ -252,6 +340,14 @@ pub static METRICS: &[Metric] = metrics! {
 fn turned_away(g: &Gathered, show: &mut Show<'_>) {
     const NOT_REASONS: [&str; 5] = ["accepted", "delivered", "waiting", "paused_by_rate", "unrouted"];
     g.lobby.named().filter(|(name, _)| !NOT_REASONS.contains(name)).for_each(|(name, count)| show(name, count));
+}
+
+fn each_prefix(g: &Gathered, show: &mut Show<'_>, pick: fn(&AccountView) -> u64) {
+    g.prefixes.iter().for_each(|(prefix, account)| show(prefix, pick(&AccountView::new(account))));
+}
+
+fn journal(g: &Gathered, pick: fn(&JournalStatus) -> u64) -> u64 {
+    g.journal.as_ref().map_or(0, pick)
 }
 
 fn each_loop(g: &Gathered, show: &mut Show<'_>, pick: fn(&LoopCounts) -> u64) {

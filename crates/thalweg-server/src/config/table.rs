@@ -305,7 +305,8 @@ keys! {
 
     broker ledger.prefixes: Prefixes { max: 1000 }, default "", Restart;
         "Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below \
-         it. The books are in the metrics, in /v1/ledger and in `thalweg ledger`.";
+         it, but for what a longer prefix in the list counts. The books are in the metrics, in /v1/ledger and in \
+         `thalweg ledger`.";
 
     broker mqtt.receive_maximum: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
         "QoS 1 and 2 messages that an MQTT 5 client may have on the way to us without an answer.";
