@@ -39,7 +39,8 @@ pub(crate) struct JournalSettings {
 
 /// The journal while the broker runs.
 pub(crate) struct Journal {
-    fetches: Mutex<mpsc::Sender<(Mailbox, Fetch)>>,
+    /// Nothing once the threads are to end.
+    fetches: Mutex<Option<mpsc::Sender<(Mailbox, Fetch)>>>,
     checkpointer: CheckpointerHandle<OsDisk>,
     counters: Arc<Counters>,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Journal {
 pub(crate) struct JournalThreads {
     committer: Option<Committer>,
     checkpointer: Option<Checkpointer<OsDisk>>,
-    /// Ends when the last sender is gone.
+    /// Ends when the sender is gone.
     fetcher: Option<JoinHandle<()>>,
     journal: Option<Arc<Journal>>,
 }
@@ -221,7 +222,7 @@ impl Opened {
         let Some(asking) = checkpointer.handle() else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
         let (sender, receiver) = mpsc::channel();
         let journal =
-            Arc::new(Journal { fetches: Mutex::new(sender), checkpointer: asking, counters: counters.clone() });
+            Arc::new(Journal { fetches: Mutex::new(Some(sender)), checkpointer: asking, counters: counters.clone() });
         let metered = Metered { log, counters: counters.clone() };
         let mut news: Vec<Committed> = shards.iter().map(|_| Committed::default()).collect();
         let counted = counters.clone();
@@ -351,8 +352,10 @@ fn read(inventory: &Inventory<OsDisk>, place: u64, len: u32) -> Option<Message> 
 impl Journal {
     /// Reads messages back; the mailbox gets them.
     pub(crate) fn fetch(&self, mailbox: Mailbox, fetch: Fetch) {
-        // It fails only when the thread is gone, and then all is over.
-        let _ = lock(&self.fetches).send((mailbox, fetch));
+        if let Some(sender) = &*lock(&self.fetches) {
+            // It fails only when the thread is gone, and then all is over.
+            let _ = sender.send((mailbox, fetch));
+        }
     }
 
     /// Makes a checkpoint now; what it did, in words.
@@ -411,8 +414,9 @@ impl JournalThreads {
         if let Some(committer) = self.committer.take() {
             committer.stop();
         }
-        // The fetcher ends with the last sender, which the shards no longer have.
-        drop(self.journal.take());
+        if let Some(journal) = self.journal.take() {
+            *lock(&journal.fetches) = None;
+        }
         if let Some(fetcher) = self.fetcher.take() {
             let _ = fetcher.join();
         }
