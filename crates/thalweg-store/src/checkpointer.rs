@@ -16,6 +16,9 @@ use crate::inventory::Inventory;
 use crate::log::Index;
 use crate::reclaim::{Packing, Reclaimed};
 
+/// How much the thread stands back behind the others.
+const NICE: i32 = 5;
+
 /// When checkpoints are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckpointSettings {
@@ -111,7 +114,7 @@ impl<D: Disk> Checkpointer<D> {
             durable: Box::new(durable),
             on_round: Box::new(on_round),
             last: Instant::now(),
-            tried: None,
+            failed: false,
         };
         let thread = thread::Builder::new().name("thalweg-checkpoint".to_owned()).spawn(move || work.run(&received))?;
         Ok(Self { orders: Some(orders), thread: Some(thread) })
@@ -206,12 +209,14 @@ struct Work<D: Disk> {
     on_round: Box<OnRound>,
     /// When the last round ended.
     last: Instant,
-    /// The frame through which the last round that failed was tried.
-    tried: Option<Index>,
+    /// The last round failed.
+    failed: bool,
 }
 
 impl<D: Disk> Work<D> {
     fn run(mut self, orders: &Receiver<Order<D>>) {
+        // On Linux this is the thread's own. What it does can wait; what the others do cannot.
+        let _ = rustix::process::nice(NICE);
         loop {
             match orders.recv_timeout(self.settings.look) {
                 Ok(Order::Checkpoint(answer)) => {
@@ -235,7 +240,7 @@ impl<D: Disk> Work<D> {
     fn round(&mut self) -> Result<Round, CheckpointError> {
         let through = (self.durable)();
         let round = round(&mut self.archive, &self.inventory, through, &self.settings.packing);
-        self.tried = round.is_err().then_some(through);
+        self.failed = round.is_err();
         self.last = Instant::now();
         round
     }
@@ -246,12 +251,15 @@ impl<D: Disk> Work<D> {
             return false;
         }
         let waited = self.last.elapsed();
-        // After a failure it is not tried again at once, whatever the size.
-        if waited >= self.settings.every || (self.tried.is_some() && waited < self.settings.every_pressed) {
-            return waited >= self.settings.every;
+        if waited >= self.settings.every {
+            return true;
         }
         if waited >= self.settings.every_pressed && self.inventory.fill().pressed {
             return true;
+        }
+        // What failed would fail again: the size alone is no reason to try at once.
+        if self.failed {
+            return false;
         }
         let from = newest.map_or(0, |head| head.replay.place.0);
         let sealed = self.inventory.sealed();

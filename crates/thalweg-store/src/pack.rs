@@ -131,6 +131,10 @@ impl<F: DiskFile> Pack<F> {
 
     /// The record at `place`, if it is here.
     pub fn find(&self, place: u64) -> Option<Line> {
+        // Most places that are asked for are newer than any pack.
+        if self.table.last().is_none_or(|last| last.place < place) {
+            return None;
+        }
         let at = self.table.binary_search_by_key(&place, |line| line.place).ok()?;
         self.table.get(at).copied()
     }

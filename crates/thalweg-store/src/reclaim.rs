@@ -128,8 +128,12 @@ pub fn reclaim<D: Disk>(
             sparse.push((*segment, need.estimate()));
         }
     }
+    // First what makes room, then what needs some.
+    for (pack, _) in open.iter().zip(&of_packs).filter(|(_, need)| need.references == 0) {
+        round.remove(pack.head.number)?;
+    }
     round.pack_segments(&sparse)?;
-    round.tidy_packs(&open, &of_packs)?;
+    round.merge_packs(&open, &of_packs)?;
     Ok(round.done)
 }
 
@@ -236,13 +240,11 @@ impl<D: Disk> Round<'_, D> {
         Ok(())
     }
 
-    /// Removes packs of which nothing is needed, and puts sparse and small ones together.
-    fn tidy_packs(&mut self, open: &[Arc<Pack<D::File>>], needs: &[Need]) -> Result<(), ReadError> {
+    /// Puts sparse and small packs together.
+    fn merge_packs(&mut self, open: &[Arc<Pack<D::File>>], needs: &[Need]) -> Result<(), ReadError> {
         let (mut merged, mut small) = (Vec::new(), Vec::new());
-        for (pack, need) in open.iter().zip(needs) {
-            if need.references == 0 {
-                self.remove(pack.head.number)?;
-            } else if need.is_less_than(50, pack.head.bytes.saturating_sub(crate::head::HEAD_BYTES as u64)) {
+        for (pack, need) in open.iter().zip(needs).filter(|(_, need)| need.references > 0) {
+            if need.is_less_than(50, pack.head.bytes.saturating_sub(crate::head::HEAD_BYTES as u64)) {
                 merged.push((Arc::clone(pack), need.estimate()));
             } else if pack.head.bytes < self.packing.pack_bytes_max / SMALL_PACKS as u64 {
                 small.push((Arc::clone(pack), need.estimate()));
@@ -258,6 +260,9 @@ impl<D: Disk> Round<'_, D> {
         }
         // Newest first: a record in two packs is needed in the newer one only, and found there.
         let needed = self.needed(|place| {
+            if merged.iter().all(|(pack, _)| pack.find(place).is_none()) {
+                return false;
+            }
             let newest = open.iter().rev().find(|pack| pack.find(place).is_some());
             newest.is_some_and(|newest| merged.iter().any(|(pack, _)| Arc::ptr_eq(pack, newest)))
         });
