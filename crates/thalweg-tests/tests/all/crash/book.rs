@@ -310,7 +310,9 @@ impl Book {
         if !invited && !me.shared {
             wrong.push((Wrong::Uninvited, format!("{about}: came to {client}, which holds {:?}", me.claims)));
         }
-        let in_order_from = claims.iter().map(|claim| claim.granted).filter(|granted| *granted > 0).max();
+        // Order is promised while a subscription lasts: from before the first sending on.
+        let lasts = |claim: &&Claim| claim.granted > 0 && claim.granted < sent.sent && claim.withdrawn == 0;
+        let in_order = !me.shared && claims.iter().any(|claim| lasts(claim) && !claim.ended);
         let heard = me.heard.entry(stream).or_default();
         let at = number as usize - 1;
         if heard.times.len() <= at {
@@ -324,7 +326,7 @@ impl Book {
             }
         } else if number > heard.latest {
             heard.latest = number;
-        } else if !me.shared && in_order_from.is_some_and(|from| from < sent.sent) {
+        } else if in_order {
             wrong.push((Wrong::Order, format!("{about}: came to {client} after number {}", heard.latest)));
         }
         for (wrong, story) in wrong {

@@ -610,6 +610,6 @@ fn mark(message: &Message) -> String {
         (Some(stream), Some(number)) if words.next().is_some_and(|size| size.parse::<u32>().is_ok()) => {
             format!("<{stream}#{number}>")
         }
-        _ => format!("<{head}>"),
+        _ => format!("<{}>", head.replace(' ', "#")),
     }
 }

@@ -128,6 +128,9 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book, &Luck
         toll.wrong.extend(wrong.into_iter().map(|story| (Wrong::Ledger, story)));
         toll.ledger.add(&last_ledger);
     }
+    let state = last.as_ref().map_or(String::new(), |process| {
+        format!("the last broker said:\n{}its threads at the end:\n{}", process.log(), process.threads())
+    });
     drop(last);
     drop(way);
     let mut book = crowd.book;
@@ -162,6 +165,7 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book, &Luck
     } else {
         let kills: Vec<String> = toll.killed_at.iter().map(|at| format!("{:.3}", at.as_secs_f64())).collect();
         text += &format!("BREACHES (kills at {}):\n{}", kills.join(" "), book.stories());
+        text += &state;
         text += &format!("every packet is in {}, the data in {}\n", book.trail.path().display(), home.data.display());
     }
     Verdict { book, text }

@@ -43,7 +43,7 @@ struct Said {
 }
 
 impl Home {
-    /// A fresh folder; `THALWEG_CRASH_SET="key=value …"` adds settings to every broker here.
+    /// A fresh folder and free ports. `THALWEG_CRASH_SET="key=value …"` has the last word in every broker's settings.
     pub fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("thalweg-crash-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -52,14 +52,13 @@ impl Home {
             Ok("mosquitto") => Kind::Mosquitto,
             _ => Kind::Thalweg,
         };
-        let sets = std::env::var("THALWEG_CRASH_SET").unwrap_or_default();
         Self {
             kind,
             mqtt: free_port(),
             admin: free_port(),
             data: folder.join("data"),
             folder,
-            sets: sets.split_whitespace().map(str::to_owned).collect(),
+            sets: Vec::new(),
             flags: Vec::new(),
             wrapper: Vec::new(),
         }
@@ -104,7 +103,12 @@ impl Home {
                     "listeners.websocket.enabled=false".to_owned(),
                     format!("admin.bind={}", self.admin),
                 ];
-                words.extend(own.iter().chain(&self.sets).flat_map(|set| ["--set".to_owned(), set.clone()]));
+                // Last, so that it counts.
+                let given = std::env::var("THALWEG_CRASH_SET").unwrap_or_default();
+                let given: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+                words.extend(
+                    own.iter().chain(&self.sets).chain(&given).flat_map(|set| ["--set".to_owned(), set.clone()]),
+                );
             }
             Kind::Mosquitto => {
                 // As Debian ships it: the state is written at the end and every half hour.
@@ -162,6 +166,18 @@ impl Process {
 
     pub fn log(&self) -> String {
         self.said.state.lock().expect("no holder panics").0.clone()
+    }
+
+    /// What its threads are doing: names, states, system calls.
+    pub fn threads(&self) -> String {
+        let mut all = String::new();
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten() {
+            let of = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let stat = of("stat");
+            let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| &rest[..1]);
+            all += &format!("  {:<16} {state} {}\n", of("comm").trim(), of("syscall").trim());
+        }
+        all
     }
 
     /// Waits until a line says `needle`; a process that ends without it answers at once.
