@@ -398,6 +398,25 @@ fn a_stopped_journal_is_backed_up_and_a_restored_one_goes_on() {
 }
 
 #[test]
+fn a_backup_may_end_in_a_segment_that_is_no_longer_written() {
+    let (disk, target, restored) = (SimDisk::new(25), SimDisk::new(26), SimDisk::new(27));
+    let mut broker = Broker::new(25);
+    let Loaded { mut journal, mut archive, .. } = load(disk, OPTIONS).expect("a new journal");
+    for _ in 0..60 {
+        broker.write(&mut journal);
+    }
+    journal.commit().expect("no faults");
+    let inventory = journal.inventory();
+    assert!(inventory.sealed().len() > 3);
+    let made = backup(&mut archive, &inventory, 7, &target).expect("a backup");
+    assert_eq!((made.index, made.files_copied), (7, 0));
+    let verified = restore(&target, &restored, OPTIONS, true).expect("restored").verified.expect("asked for");
+    // The rest of that segment is durable, too, and comes along.
+    assert!(verified.index >= 7 && verified.unreadable == 0, "{verified:?}");
+    assert!(written(&opened(&restored, OPTIONS).state) == broker.states[verified.index as usize]);
+}
+
+#[test]
 fn an_empty_journal_can_be_backed_up_too() {
     let (disk, target, restored) = (SimDisk::new(15), SimDisk::new(16), SimDisk::new(17));
     backup_stopped(disk, &target, OPTIONS).expect("a backup");
