@@ -15,6 +15,14 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
 
+/// The lowest bits of numbers name the shard that gave them.
+pub(crate) const SHARD_BITS: u32 = 10;
+
+/// The shard that gave a number.
+pub(crate) fn shard_of(number: u64) -> u16 {
+    (number & ((1 << SHARD_BITS) - 1)) as u16
+}
+
 /// A reference to the message being spread, until it is written down.
 pub(crate) struct Pending {
     pub(crate) queue: u64,
@@ -63,11 +71,13 @@ impl Kernel {
     pub(crate) fn next_number(&mut self) -> u64 {
         self.number_last += 1;
         // Shards number on their own; see SHARDS_MAX.
-        self.number_last << 10 | u64::from(self.shard.0)
+        self.number_last << SHARD_BITS | u64::from(self.shard.0)
     }
 
+    /// A serial that no entry of any shard had before: entries of several shards may come together in one queue.
     pub(crate) fn next_serial(&mut self) -> u64 {
-        self.serial_last += 1;
+        // Small steps, because what waits in long queues is remembered as differences.
+        self.serial_last += u64::from(self.shards);
         self.serial_last
     }
 
@@ -93,7 +103,13 @@ impl Kernel {
     /// Notes that a copy went into a queue; written down with the message.
     pub(crate) fn refer(&mut self, id: SessionId, pending: Pending, put: Put) {
         let (tag, to_disk) = match put {
-            Put::Sent(tag) => (tag, None),
+            Put::Sent(tag) => {
+                if pending.reliability == Reliability::ExactlyOnce {
+                    // Its receiver tells a repetition by the tag, whatever the publisher asked for.
+                    self.pending_safety = self.pending_safety.max(self.session_safety(id));
+                }
+                (tag, None)
+            }
             Put::Waits => (0, None),
             Put::WaitsForDisk => (0, Some(id)),
             Put::Done => return,
@@ -145,13 +161,13 @@ impl Kernel {
         fx: &mut E,
     ) {
         // Another message may be just being spread.
-        let others = std::mem::take(&mut self.pending_references);
+        let others = (std::mem::take(&mut self.pending_references), std::mem::take(&mut self.pending_safety));
         self.refer(id, pending, put);
         if !self.pending_references.is_empty() {
             let safety = self.session_safety(id);
             self.persist_kept(message, false, safety, fx);
         }
-        self.pending_references = others;
+        (self.pending_references, self.pending_safety) = others;
     }
 
     fn persist_body<E: Effects>(
@@ -186,7 +202,7 @@ impl Kernel {
             held: written.held,
             references: Cow::Borrowed(&references),
         });
-        let spot = fx.persist(&record, safety);
+        let spot = fx.persist(&record, safety.max(std::mem::take(&mut self.pending_safety)));
         drop(record);
         drop(references);
         for pending in pending.iter().filter(|pending| pending.to_disk.is_some()) {
@@ -232,8 +248,8 @@ impl Kernel {
     }
 
     /// Writes down that a session is gone.
-    pub(crate) fn persist_session_ended<E: Effects>(&mut self, number: u64, fx: &mut E) {
-        fx.persist(&Record::SessionEnded { queue: number }, Safety::Written);
+    pub(crate) fn persist_session_ended<E: Effects>(&mut self, number: u64, safety: Safety, fx: &mut E) {
+        fx.persist(&Record::SessionEnded { queue: number }, safety);
     }
 
     /// Writes a subscription down.
@@ -296,7 +312,7 @@ impl Kernel {
             return self.persist_group_removed(entry.group, entry.serial, fx);
         }
         let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
-        fx.persist(&Record::Settled { queue: session.uid, tag }, Safety::Lazy);
+        fx.forget(session.uid, entry.serial, tag);
     }
 
     /// A waiting entry is done with.

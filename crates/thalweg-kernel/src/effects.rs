@@ -24,6 +24,9 @@ pub trait Effects {
     fn send(&mut self, shard: ShardId, message: ShardMessage);
     /// Appends a record to the journal; returns where it stands.
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot;
+    /// Persists that the entry `serial` of queue `queue`, in flight under `tag`, is done with. If its message was
+    /// persisted at most moments ago and has not left yet, neither has to be written.
+    fn forget(&mut self, queue: u64, serial: u64, tag: Tag);
     /// What is sent on this link from here on leaves only after all records of this command, and of all before it, are
     /// as safe as was asked for them, here and on the shards that were sent something.
     fn hold(&mut self, link: LinkId);

@@ -25,17 +25,28 @@ use thalweg_model::{Message, Reliability, Time};
 /// Members of one filter under one name. The same name on another filter is another group.
 pub(crate) struct Group {
     pub(crate) key: Arc<str>,
-    /// While a session that outlives its link is a member, what the group holds is written down under this number;
-    /// otherwise 0.
+    /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
+    /// this number; otherwise 0.
     pub(crate) number: u64,
     pub(crate) filter: Box<str>,
     pub(crate) members: Vec<Member>,
-    /// What other shards have: (shard, online, all).
-    peers: Vec<(ShardId, u32, u32)>,
+    /// What other shards have, in the order of their numbers.
+    peers: Vec<Peer>,
     cursor: usize,
     peer_cursor: u64,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) waiting_bytes: usize,
+}
+
+/// The members that another shard has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) shard: ShardId,
+    /// Those with a link.
+    pub(crate) online: u32,
+    pub(crate) all: u32,
+    /// Whether a session that outlives the broker is among them.
+    pub(crate) durable: bool,
 }
 
 /// A member's terms.
@@ -147,29 +158,34 @@ impl Kernel {
         session.groups.push(index);
         self.subscriptions += 1;
         if session.durable {
-            self.make_group_durable(index, id, fx);
+            let safety = self.session_safety(id);
+            self.make_group_durable(index, safety, fx);
         }
         pending.answers_missing += self.tell_membership(index, question, fx);
         Some(true)
     }
 
     /// From now on what the group holds is written down.
-    pub(crate) fn make_group_durable<E: Effects>(&mut self, index: u32, member: SessionId, fx: &mut E) {
+    pub(crate) fn make_group_durable<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
         if self.group_number(index) != 0 {
             return;
         }
-        let (number, safety) = (self.next_number(), self.session_safety(member));
+        let number = self.next_number();
         let Some(group) = self.group_mut(index) else { return };
         group.number = number;
         let (name, filter) = (group.name(), &group.filter);
         fx.persist(&Record::Group { queue: number, name: &name, filter }, safety);
     }
 
-    /// The last member that outlives its link has left: what the others were given is theirs alone.
+    /// Whether a session that outlives the broker is among this shard's members.
+    fn has_durable_member(&self, group: &Group) -> bool {
+        group.members.iter().any(|member| self.sessions.get(member.session).is_some_and(|session| session.durable))
+    }
+
+    /// The last member that outlives its link may have left: then what the others were given is theirs alone.
     fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let durable = |member: &Member| self.sessions.get(member.session).is_some_and(|session| session.durable);
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        if group.number == 0 || group.members.iter().any(durable) {
+        if group.number == 0 || self.has_durable_member(group) || group.peers.iter().any(|peer| peer.durable) {
             return;
         }
         fx.persist(&Record::GroupEnded { queue: group.number }, Safety::Lazy);
@@ -240,12 +256,14 @@ impl Kernel {
         }
         let Some(Some(group)) = self.groups.get(index as usize) else { return 0 };
         let (online, all) = (self.online_members(group), group.members.len() as u32);
+        let durable = self.has_durable_member(group);
         let (key, filter) = (group.key.clone(), group.filter.clone());
         self.tell_shards(fx, |_| ShardMessage::Membership {
             key: key.clone(),
             filter: filter.clone(),
             online,
             all,
+            durable,
             question,
         })
     }
@@ -253,20 +271,25 @@ impl Kernel {
     /// Another shard's members have changed.
     pub(crate) fn on_membership<E: Effects>(
         &mut self,
-        from: ShardId,
+        from: Peer,
         key: &Arc<str>,
         filter: &str,
-        (online, all): (u32, u32),
         now: Time,
         fx: &mut E,
     ) {
         let index = self.group_for(key, filter);
         if let Some(group) = self.group_mut(index) {
-            group.peers.retain(|peer| peer.0 != from);
-            if all > 0 {
-                group.peers.push((from, online, all));
-                group.peers.sort_unstable();
+            group.peers.retain(|peer| peer.shard != from.shard);
+            if from.all > 0 {
+                group.peers.push(from);
+                group.peers.sort_unstable_by_key(|peer| peer.shard);
             }
+        }
+        if from.durable && self.limits.journal {
+            // No message is written for the group before this is.
+            self.make_group_durable(index, Safety::Lazy, fx);
+        } else {
+            self.end_group_durability(index, fx);
         }
         self.hand_over_waiting(index, now, fx);
         self.forget_group_if_empty(index);
@@ -290,6 +313,7 @@ impl Kernel {
         index: u32,
         message: &Message,
         safety: Safety,
+        must_arrive: bool,
         now: Time,
         fx: &mut E,
     ) -> bool {
@@ -297,8 +321,13 @@ impl Kernel {
             Some(shard) if shard != self.shard => {
                 let Some(Some(group)) = self.groups.get(index as usize) else { return false };
                 self.ledger.forwarded += 1;
-                let (key, message) = (group.key.clone(), message.clone());
-                let from = (0, 0);
+                let (key, number, message) = (group.key.clone(), group.number, message.clone());
+                let mut from = (0, 0);
+                if must_arrive && number != 0 {
+                    // On its way it waits in the group's queue here.
+                    from = (number, self.next_serial());
+                    self.pending_references.push(Pending::new(number, from.1, message.reliability(), 0));
+                }
                 fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered: false });
                 true
             }
@@ -318,9 +347,9 @@ impl Kernel {
             return Some(own);
         }
         let online_here = self.online_members(group);
-        let online: u32 = online_here + group.peers.iter().map(|peer| peer.1).sum::<u32>();
+        let online: u32 = online_here + group.peers.iter().map(|peer| peer.online).sum::<u32>();
         let all_here = group.members.len() as u32;
-        let weight = |peer: &(ShardId, u32, u32)| if online > 0 { peer.1 } else { peer.2 };
+        let weight = |peer: &Peer| if online > 0 { peer.online } else { peer.all };
         let here = if online > 0 { online_here } else { all_here };
         let total = u64::from(here + group.peers.iter().map(weight).sum::<u32>());
         if total == 0 {
@@ -329,8 +358,8 @@ impl Kernel {
         let binds = matches!(strategy, GroupStrategy::HashPublisher | GroupStrategy::HashAddress);
         let mut turn = if binds { fixed_turn(strategy, message) } else { group.peer_cursor } % total;
         // In the order of their numbers, so that all shards choose alike.
-        let before = group.peers.iter().filter(|peer| peer.0 < own).map(|peer| (peer.0, weight(peer)));
-        let after = group.peers.iter().filter(|peer| peer.0 > own).map(|peer| (peer.0, weight(peer)));
+        let before = group.peers.iter().filter(|peer| peer.shard < own).map(|peer| (peer.shard, weight(peer)));
+        let after = group.peers.iter().filter(|peer| peer.shard > own).map(|peer| (peer.shard, weight(peer)));
         let mut chosen = own;
         for (shard, weight) in before.chain([(own, here)]).chain(after) {
             if turn < u64::from(weight) {
@@ -577,7 +606,7 @@ impl Kernel {
         if group.peers.is_empty() || self.online_members(group) > 0 {
             return;
         }
-        let Some(&(shard, ..)) = group.peers.iter().find(|peer| peer.1 > 0) else { return };
+        let Some(&Peer { shard, .. }) = group.peers.iter().find(|peer| peer.online > 0) else { return };
         let Some(group) = self.group_mut(index) else { return };
         let (key, waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
         let number = group.number;
@@ -712,7 +741,7 @@ impl Kernel {
         let member = self.choose_member(index, &message, Some(id));
         let Some(Some(group)) = self.groups.get(index as usize) else { return true };
         let (key, number) = (group.key.clone(), group.number);
-        let shard = group.peers.iter().find(|peer| peer.1 > 0).map(|peer| peer.0);
+        let shard = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard);
         if member.is_none() && shard.is_none() {
             return false;
         }
@@ -737,7 +766,11 @@ impl Kernel {
                 // The other shard routes and books it anew.
                 self.unbook_routed(Some(id), message.address());
                 self.ledger.forwarded += 1;
-                let (safety, from) = (self.limits.safety, (from, serial));
+                if serial != 0 && !of_group {
+                    // On its way it is the group's: the session may end before it arrives.
+                    fx.persist(&Record::Moved { from, serial, to: number, tag: 0, redelivered: true }, Safety::Lazy);
+                }
+                let (safety, from) = (self.limits.safety, (number, serial));
                 fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered: true });
             }
             (None, None) => {}

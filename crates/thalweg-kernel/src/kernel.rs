@@ -1,6 +1,7 @@
 //! The kernel itself: what it holds, and how it is made.
 
 use crate::durable::Pending;
+use crate::effects::Safety;
 use crate::group::Group;
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
@@ -13,6 +14,7 @@ use crate::session::{Grants, Meters, Pressure, Session};
 use crate::slab::Slab;
 use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
+use crate::transfer::Destination;
 use hashbrown::HashMap;
 use std::sync::Arc;
 use thalweg_model::{Span, Time};
@@ -35,6 +37,10 @@ pub struct Kernel {
     pub(crate) serial_last: u64,
     /// Where the message being spread has gone; written down with it.
     pub(crate) pending_references: Vec<Pending>,
+    /// How safe that must be for what was sent of it, whatever its publisher asked for.
+    pub(crate) pending_safety: Safety,
+    /// Where exactly-once messages stand that are under way to other shards, by where they go.
+    pub(crate) transfers: Vec<(Destination, u64)>,
     /// Sessions whose queues have messages that leave memory once they are written.
     pub(crate) spilling: Vec<SessionId>,
     /// The journal is nearly full: nothing that would have to be kept is taken.
@@ -81,8 +87,10 @@ impl Kernel {
             by_client: Map::default(),
             online: 0,
             number_last: 0,
-            serial_last: 0,
+            serial_last: u64::from(shard.0),
             pending_references: Vec::new(),
+            pending_safety: Safety::Lazy,
+            transfers: Vec::new(),
             spilling: Vec::new(),
             journal_full: false,
             routes: RouteTable::new(seed),

@@ -32,6 +32,7 @@ mod shards;
 mod slab;
 mod subscribe;
 mod timers;
+mod transfer;
 mod window;
 
 pub use effects::{Answer, CloseReason, Delivery, Effects, Fetch, Native, Safety, Sent, Spot, Subscribed};

@@ -14,6 +14,7 @@ use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
+use crate::transfer::Destination;
 use std::rc::Rc;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
@@ -206,9 +207,10 @@ impl Kernel {
         let mut kept: Option<Message> = None;
         let mut is_last_value = false;
         let mut sent_away = false;
+        let must_arrive = self.must_arrive(publisher, &draft);
         if draft.retain != RetainOp::None {
             let safety = self.asked_safety(publisher, route, &draft);
-            match self.retain(publisher, &draft, safety, &mut kept, now, fx) {
+            match self.retain(publisher, &draft, safety, must_arrive, &mut kept, now, fx) {
                 Retained::Here => is_last_value = is_kept(publisher, &draft),
                 Retained::Elsewhere => sent_away = true,
                 // A full store costs the last value, not the message.
@@ -225,12 +227,17 @@ impl Kernel {
                 let message = self.keep(publisher, &draft, &mut kept, now);
                 let safety = self.asked_safety(publisher, route, &draft);
                 for &group in &route.groups {
-                    sent_away |= self.publish_to_group(group, &message, safety, now, fx);
+                    sent_away |= self.publish_to_group(group, &message, safety, must_arrive, now, fx);
                 }
                 for &shard in &route.shards {
                     self.ledger.forwarded += 1;
                     sent_away = true;
-                    fx.send(crate::ShardId(shard), ShardMessage::Publish { message: message.clone(), safety });
+                    let from = match must_arrive {
+                        true => self.refer_transfer(Destination::Sessions(shard, self.shards), draft.reliability, fx),
+                        false => (0, 0),
+                    };
+                    let (message, only) = (message.clone(), None);
+                    fx.send(crate::ShardId(shard), ShardMessage::Publish { message, safety, from, only });
                 }
             }
             Outcome::Accepted
@@ -561,8 +568,11 @@ impl Entry {
             retain: self.retain,
             redelivered: self.redelivered,
             tag,
-            expires_in_secs: (expires != Time::NEVER)
-                .then(|| expires.since(now).secs_ceil().min(u64::from(u32::MAX)) as u32),
+            expires_in_secs: (expires != Time::NEVER).then(|| {
+                // What was written down has been rounded up to a millisecond; that must not become a second.
+                let left = Span::from_nanos(expires.since(now).nanos().saturating_sub(1_000_000));
+                left.secs_ceil().clamp(1, u64::from(u32::MAX)) as u32
+            }),
             properties: self.message.properties(),
             subscription_ids: self.subscription_ids.as_slice(),
             native: None,

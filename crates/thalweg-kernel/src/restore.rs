@@ -2,6 +2,7 @@
 
 use crate::access::Access;
 use crate::disk_queue::{DiskQueue, entry};
+use crate::durable::{SHARD_BITS, shard_of};
 use crate::effects::{Effects, Safety};
 use crate::group::{Member, Waiting, group_key};
 use crate::ids::SessionId;
@@ -11,9 +12,10 @@ use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, HeldTickets, NO_GROUP, Session, Will};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
+use crate::transfer::Destination;
 use crate::window::{Slot, SlotState, Window};
 use crate::{DropReason, Kernel, home};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use thalweg_model::{Message, Time};
 
 /// One shard's part of a state.
@@ -23,6 +25,8 @@ pub struct Part {
     pub sessions: Vec<(u64, StoredSession)>,
     /// What waits in groups, by the group's number, and which shard has a member of it.
     pub groups: Vec<(u64, StoredGroup)>,
+    /// What was under way between shards, by the number of the queue where it stands meanwhile.
+    pub transfers: Vec<(u64, StoredGroup)>,
     /// Last values: place and length of their messages' records.
     pub last_values: Vec<(u64, u32)>,
     /// The highest number of a session or group, of any shard.
@@ -37,19 +41,26 @@ impl State {
         let mut parts: Vec<Part> = (0..shards.max(1))
             .map(|_| Part { number_last: self.queue_last, serial_last: self.serial_last, ..Part::default() })
             .collect();
-        // A group's entries go where one of its members is who outlives the broker.
-        let mut members: HashMap<(Box<str>, Box<str>), u16> = HashMap::new();
+        // A group's entries go where one of its members is who outlives the broker; if they can, where they were.
+        let mut members: HashMap<(Box<str>, Box<str>), BTreeSet<u16>> = HashMap::new();
         for (number, session) in self.sessions {
             let shard = home(&session.client, shards).0;
             for subscription in &session.subscriptions {
                 if let Some(group) = &subscription.group {
-                    members.entry((group.clone(), subscription.filter.clone())).or_insert(shard);
+                    members.entry((group.clone(), subscription.filter.clone())).or_default().insert(shard);
                 }
             }
             parts[usize::from(shard)].sessions.push((number, session));
         }
         for (number, group) in self.groups {
-            let shard = members.get(&(group.name.clone(), group.filter.clone())).copied().unwrap_or(0);
+            if let Some(to) = Destination::of(&group) {
+                parts[usize::from(to.bringer(shards))].transfers.push((number, group));
+                continue;
+            }
+            let shards = members.get(&(group.name.clone(), group.filter.clone()));
+            let was = shard_of(number);
+            let stays = shards.is_some_and(|shards| shards.contains(&was));
+            let shard = if stays { was } else { shards.and_then(BTreeSet::first).copied().unwrap_or(0) };
             parts[usize::from(shard)].groups.push((number, group));
         }
         for (address, value) in self.last_values {
@@ -58,6 +69,8 @@ impl State {
         for part in &mut parts {
             // The order in which they were opened; a map has none.
             part.sessions.sort_unstable_by_key(|(number, _)| *number);
+            part.groups.sort_unstable_by_key(|(number, _)| *number);
+            part.transfers.sort_unstable_by_key(|(number, _)| *number);
         }
         parts
     }
@@ -78,12 +91,15 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        // Numbers carry their shard in the lowest bits.
-        self.number_last = part.number_last >> 10;
-        self.serial_last = part.serial_last;
+        // Numbers carry their shard in the lowest bits, serials are its own modulo the number of shards.
+        self.number_last = part.number_last >> SHARD_BITS;
+        let shards = u64::from(self.shards);
+        self.serial_last = (part.serial_last / shards + 1) * shards + u64::from(self.shard.0);
         for (place, len) in part.last_values {
             match read(place, len) {
-                Some(message) if message.expires() <= now => {}
+                Some(message) if message.expires() <= now => {
+                    fx.persist(&Record::Cleared { address: message.address() }, Safety::Lazy);
+                }
                 Some(message) => {
                     if !self.keep_last_value(message) {
                         self.ledger.retain_refused += 1;
@@ -119,6 +135,16 @@ impl Kernel {
             }
         }
         self.make_groups_durable(fx);
+        for (number, transfer) in part.transfers {
+            self.restore_transfer(number, transfer, read, now, fx);
+        }
+        if self.limits.group_redispatch {
+            // All links are lost: as when one is.
+            let ids: Vec<SessionId> = self.sessions.iter().map(|(id, _)| id).collect();
+            for id in ids {
+                self.return_group_copies(id, now, fx);
+            }
+        }
     }
 
     fn restore_session<E: Effects>(
@@ -311,10 +337,8 @@ impl Kernel {
     /// Groups with restored members hold what is written down from now on, whether or not they did before.
     fn make_groups_durable<E: Effects>(&mut self, fx: &mut E) {
         for index in 0..self.groups.len() as u32 {
-            let first =
-                self.groups.get(index as usize).and_then(Option::as_ref).and_then(|group| group.members.first());
-            if let Some(member) = first.map(|member| member.session) {
-                self.make_group_durable(index, member, fx);
+            if self.groups.get(index as usize).is_some_and(Option::is_some) {
+                self.make_group_durable(index, Safety::Lazy, fx);
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::last_value::ScanCursor;
 use crate::publish::Draft;
 use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use crate::shards::ShardMessage;
+use crate::transfer::From;
 use crate::{Kernel, home};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -62,11 +63,13 @@ enum Progress {
 
 impl Kernel {
     /// Applies the retain operation of a publish.
+    #[allow(clippy::too_many_arguments)] // What is known of a publish at this point.
     pub(crate) fn retain<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         draft: &Draft<'_>,
         safety: Safety,
+        must_arrive: bool,
         kept: &mut Option<Message>,
         now: Time,
         fx: &mut E,
@@ -77,7 +80,7 @@ impl Kernel {
         let message = self.keep(publisher, draft, kept, now);
         let owner = home(draft.address, self.shards);
         if owner != self.shard {
-            fx.send(owner, ShardMessage::Retain { message, safety });
+            self.send_last_value_home(owner, message, safety, must_arrive, fx);
             return Retained::Elsewhere;
         }
         if self.keep_last_value(message) { Retained::Here } else { Retained::Refused }
@@ -267,7 +270,7 @@ impl Kernel {
     }
 
     /// Applies a retain operation that came to another shard.
-    pub(crate) fn on_retain<E: Effects>(&mut self, message: Message, safety: Safety, fx: &mut E) {
+    pub(crate) fn on_retain<E: Effects>(&mut self, message: Message, safety: Safety, from: From, fx: &mut E) {
         // What the broker says about itself it will say again.
         let is_kept = self.limits.journal && (message.publisher() != 0 || !message.address().starts_with('$'));
         if !self.keep_last_value(message.clone()) {
@@ -275,6 +278,7 @@ impl Kernel {
         } else if is_kept {
             self.persist_kept(&message, true, safety, fx);
         }
+        self.took_over(from, fx);
     }
 }
 

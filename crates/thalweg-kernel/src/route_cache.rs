@@ -114,6 +114,13 @@ impl Kernel {
         route
     }
 
+    /// The route of an address as far as it concerns some of this shard's sessions.
+    pub(crate) fn work_out_for(&self, address: &str, is_meant: impl Fn(&str) -> bool) -> Route {
+        let mut route = self.work_out(address);
+        route.receivers.retain(|receiver| self.sessions.get(receiver.session).is_some_and(|s| is_meant(&s.client)));
+        route
+    }
+
     fn work_out(&self, address: &str) -> Route {
         let bucket = self.routes.bucket_of(address);
         let mut route =

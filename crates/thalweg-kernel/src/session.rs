@@ -347,7 +347,8 @@ impl Kernel {
             if !open.fresh {
                 return Ok(self.resume_session(id, open, expiry, now, fx));
             }
-            self.end_session(id, now, fx);
+            let safety = open.grants.safety.unwrap_or(self.limits.safety);
+            self.end_session_as(id, safety, now, fx);
             if self.limits.journal {
                 // What is forgotten must not come back after the answer.
                 fx.hold(open.link);
@@ -608,6 +609,11 @@ impl Kernel {
 
     /// Forgets a session: its subscriptions, what waits for it, its name.
     pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        self.end_session_as(id, Safety::Written, now, fx);
+    }
+
+    /// The same; `safety` says how safe that must be before somebody is told.
+    fn end_session_as<E: Effects>(&mut self, id: SessionId, safety: Safety, now: Time, fx: &mut E) {
         if self.sessions.get(id).is_none() {
             return;
         }
@@ -639,7 +645,7 @@ impl Kernel {
         self.bytes_held = self.bytes_held.saturating_sub(session.memory_held());
         self.return_to_groups(session.uid, moved, now, fx);
         if session.durable {
-            self.persist_session_ended(session.uid, fx);
+            self.persist_session_ended(session.uid, safety, fx);
         }
     }
 

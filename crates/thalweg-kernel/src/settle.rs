@@ -105,11 +105,13 @@ impl Kernel {
             let has_credit = session.has_credit();
             match session.waiting.front() {
                 None if session.disk.is_none() => break,
-                None => match self.refill(id, fx) {
-                    true => continue,
-                    // What was fetched comes with `on_fetched`.
-                    false => return,
-                },
+                None => {
+                    // What is fetched comes with `on_fetched`.
+                    if !self.refill(id, fx) && self.sessions.get(id).is_some_and(|session| session.disk.is_some()) {
+                        return;
+                    }
+                    continue;
+                }
                 Some(entry) if entry.reliability > Reliability::AtMostOnce && !has_credit => return,
                 Some(_) => {}
             }

@@ -1,13 +1,14 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
-use crate::Kernel;
 use crate::effects::{Effects, Safety};
+use crate::group::Peer;
 use crate::ids::{SessionId, ShardId};
-use crate::journal::Record;
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
 use crate::route_cache::{Sink, SinkKind};
+use crate::{Kernel, home};
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Time};
 
@@ -33,6 +34,8 @@ pub enum ShardMessage {
         online: u32,
         /// All members.
         all: u32,
+        /// Whether a session that outlives the broker is among them.
+        durable: bool,
         /// The sender's number for its question.
         question: u32,
     },
@@ -47,6 +50,10 @@ pub enum ShardMessage {
         message: Message,
         /// How safe it must be before its publisher's acknowledgement leaves.
         safety: Safety,
+        /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
+        from: (u64, u64),
+        /// Only for sessions whose home is this shard when there are so many.
+        only: Option<(u16, u16)>,
     },
     /// For a member of the group that is yours.
     PublishToGroup {
@@ -67,6 +74,8 @@ pub enum ShardMessage {
         message: Message,
         /// How safe it must be before its publisher's acknowledgement leaves.
         safety: Safety,
+        /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
+        from: (u64, u64),
     },
     /// Which of your last values match?
     Scan {
@@ -119,25 +128,27 @@ impl Kernel {
     /// Takes a message from another shard's kernel.
     pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
         match message {
-            ShardMessage::Publish { message, safety } => self.on_publish(&message, safety, now, fx),
+            ShardMessage::Publish { message, safety, from, only } => {
+                self.on_publish(&message, safety, only, now, fx);
+                self.took_over(from, fx);
+            }
             ShardMessage::PublishToGroup { key, message, safety, from, redelivered } => {
                 self.ledger.arrived += 1;
                 self.on_publish_to_group(&key, &message, redelivered, now, fx);
                 if !self.pending_references.is_empty() {
                     self.persist_kept(&message, false, safety, fx);
                 }
-                if from.1 != 0 {
-                    // In the same batch, so that it is never in both queues nor in none.
-                    fx.persist(&Record::Removed { queue: from.0, serial: from.1 }, Safety::Lazy);
-                }
+                // In the same batch, so that it is never in both queues nor in none.
+                self.took_over(from, fx);
             }
-            ShardMessage::Retain { message, safety } => self.on_retain(message, safety, fx),
+            ShardMessage::Retain { message, safety, from } => self.on_retain(message, safety, from, fx),
             ShardMessage::Interest { filter, wanted, question } => {
                 self.on_interest(from, &filter, wanted);
                 self.answer_shard(from, question, fx);
             }
-            ShardMessage::Membership { key, filter, online, all, question } => {
-                self.on_membership(from, &key, &filter, (online, all), now, fx);
+            ShardMessage::Membership { key, filter, online, all, durable, question } => {
+                let peer = Peer { shard: from, online, all, durable };
+                self.on_membership(peer, &key, &filter, now, fx);
                 self.answer_shard(from, question, fx);
             }
             ShardMessage::Done { question } => self.on_done(question, now, fx),
@@ -153,9 +164,19 @@ impl Kernel {
         }
     }
 
-    fn on_publish<E: Effects>(&mut self, message: &Message, safety: Safety, now: Time, fx: &mut E) {
+    pub(crate) fn on_publish<E: Effects>(
+        &mut self,
+        message: &Message,
+        safety: Safety,
+        only: Option<(u16, u16)>,
+        now: Time,
+        fx: &mut E,
+    ) {
         self.ledger.arrived += 1;
-        let route = self.route(message.address());
+        let mut route = self.route(message.address());
+        if let Some((shard, shards)) = only {
+            route = Rc::new(self.work_out_for(message.address(), |client| home(client, shards).0 == shard));
+        }
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         self.spread_here(None, &route, &draft, &mut Some(message.clone()), now, fx);

@@ -1,0 +1,161 @@
+//! What must not be lost between two shards although its publisher will not have it spread again.
+//!
+//! An exactly-once message is written down with its publisher's number for it, and from then on a repetition is not
+//! routed again. If another shard is to get the message, too, and the process ends before that shard has written it down,
+//! nobody would bring it there any more. So it also stands in a queue of the sender's, a *transfer queue*; the receiver
+//! takes it out in the same batch in which it writes the message down for its own queues. What is left in transfer queues
+//! is brought to its receivers when a new process takes up. The same is true of wills, which nobody repeats.
+//!
+//! In the journal a transfer queue is a group without a name whose filter says whereto.
+
+use crate::Kernel;
+use crate::durable::Pending;
+use crate::effects::{Effects, Safety};
+use crate::ids::{SessionId, ShardId};
+use crate::journal::{Record, StoredGroup};
+use crate::publish::Draft;
+use crate::shards::ShardMessage;
+use thalweg_model::{Message, Reliability, RetainOp, Time};
+
+/// Names an entry that another queue has until the receiver has written the message down: number and serial, 0 for none.
+pub(crate) type From = (u64, u64);
+
+/// Whereto.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// The sessions of one shard of so many.
+    Sessions(u16, u16),
+    /// The home of the address's last value.
+    LastValue,
+}
+
+impl Destination {
+    /// How it stands in the journal.
+    fn filter(self) -> Box<str> {
+        match self {
+            Destination::Sessions(shard, shards) => format!("sessions/{shard}/{shards}").into(),
+            Destination::LastValue => "last-value".into(),
+        }
+    }
+
+    /// Whereto a group's entries are under way; nothing if it is an ordinary group.
+    pub(crate) fn of(group: &StoredGroup) -> Option<Self> {
+        if !group.name.is_empty() {
+            return None;
+        }
+        let numbers = group.filter.strip_prefix("sessions/").and_then(|rest| rest.split_once('/'));
+        match numbers.map(|(shard, shards)| (shard.parse(), shards.parse())) {
+            Some((Ok(shard), Ok(shards))) => Some(Destination::Sessions(shard, shards)),
+            _ => Some(Destination::LastValue),
+        }
+    }
+
+    /// The shard of now `shards` that brings what is left there.
+    pub(crate) fn bringer(self, shards: u16) -> u16 {
+        match self {
+            Destination::Sessions(shard, before) if before == shards => shard,
+            _ => 0,
+        }
+    }
+}
+
+impl Kernel {
+    /// Whether what a publish sends to other shards must stand in a transfer queue meanwhile.
+    pub(crate) fn must_arrive(&self, publisher: Option<SessionId>, draft: &Draft<'_>) -> bool {
+        // A message without a ticket is a will.
+        let nobody_repeats = draft.reliability == Reliability::ExactlyOnce
+            || (draft.reliability == Reliability::AtLeastOnce && draft.ticket == 0);
+        self.limits.journal
+            && nobody_repeats
+            && publisher.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.durable)
+    }
+
+    /// Notes that the message being spread is under way; written down with it.
+    pub(crate) fn refer_transfer<E: Effects>(&mut self, to: Destination, reliability: Reliability, fx: &mut E) -> From {
+        let known = self.transfers.iter().find(|(destination, _)| *destination == to).map(|(_, number)| *number);
+        let number = known.unwrap_or_else(|| {
+            let number = self.next_number();
+            fx.persist(&Record::Group { queue: number, name: "", filter: &to.filter() }, Safety::Lazy);
+            self.transfers.push((to, number));
+            number
+        });
+        let serial = self.next_serial();
+        self.pending_references.push(Pending::new(number, serial, reliability, 0));
+        (number, serial)
+    }
+
+    /// The message of a mail is written down, or will not be: the sender's queue need not keep it.
+    pub(crate) fn took_over<E: Effects>(&mut self, from: From, fx: &mut E) {
+        if from.1 != 0 {
+            fx.persist(&Record::Removed { queue: from.0, serial: from.1 }, Safety::Lazy);
+        }
+    }
+
+    /// Brings what an earlier run left in a transfer queue to where it was going.
+    pub(crate) fn restore_transfer<E: Effects>(
+        &mut self,
+        number: u64,
+        stored: StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(to) = Destination::of(&stored) else { return };
+        let mut all_here = true;
+        for entry in stored.waiting {
+            let from = (number, entry.serial);
+            let Some(message) = read(entry.place, entry.len) else {
+                self.took_over(from, fx);
+                continue;
+            };
+            match to {
+                Destination::Sessions(shard, shards) if shards == self.shards && shard == self.shard.0 => {
+                    self.on_publish(&message, Safety::Lazy, None, now, fx);
+                    self.took_over(from, fx);
+                }
+                Destination::Sessions(shard, shards) => {
+                    // The sessions have other homes now. Should this process end before all have written it down, some
+                    // of them get it twice.
+                    let only = Some((shard, shards));
+                    self.tell_shards(fx, |_| ShardMessage::Publish {
+                        message: message.clone(),
+                        safety: Safety::Lazy,
+                        from: (0, 0),
+                        only,
+                    });
+                    self.on_publish(&message, Safety::Lazy, only, now, fx);
+                    self.took_over(from, fx);
+                }
+                Destination::LastValue => {
+                    let home = crate::home(message.address(), self.shards);
+                    if home == self.shard {
+                        self.on_retain(message, Safety::Lazy, from, fx);
+                    } else {
+                        all_here = false;
+                        fx.send(home, ShardMessage::Retain { message, safety: Safety::Lazy, from });
+                    }
+                }
+            }
+        }
+        if all_here {
+            fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+        }
+    }
+
+    /// Hands a last value to its home on another shard.
+    pub(crate) fn send_last_value_home<E: Effects>(
+        &mut self,
+        home: ShardId,
+        message: Message,
+        safety: Safety,
+        must_arrive: bool,
+        fx: &mut E,
+    ) {
+        debug_assert!(message.retain() != RetainOp::None);
+        let from = match must_arrive {
+            true => self.refer_transfer(Destination::LastValue, message.reliability(), fx),
+            false => (0, 0),
+        };
+        fx.send(home, ShardMessage::Retain { message, safety, from });
+    }
+}
