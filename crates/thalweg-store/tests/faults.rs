@@ -411,6 +411,48 @@ fn impossible_settings_are_refused() {
 }
 
 #[test]
+fn a_file_that_a_backup_shares_is_never_written_again() {
+    let path = std::env::temp_dir().join(format!("thalweg-store-shared-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    let (disk, backup) = (OsDisk::at(path.join("journal")).unwrap(), OsDisk::at(path.join("backup")).unwrap());
+    let open = || Journal::open(disk.clone(), OPTIONS, None, &mut |_| {});
+    let write = |journal: &mut Journal<OsDisk>| {
+        for _ in 0..8 {
+            journal.append(&[Batch { shard: 0, payload: &[1; 2000] }]).unwrap();
+        }
+        journal.commit().unwrap();
+    };
+    let (mut journal, _) = open().unwrap();
+    write(&mut journal);
+    let sealed = journal.inventory().sealed();
+    for segment in &sealed {
+        let name = format!("segment-{:016x}", segment.number);
+        disk.hard_link(&name, &backup, &name).unwrap();
+    }
+    let kept = || {
+        let mut kept: Vec<_> =
+            fs::read_dir(backup.path()).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
+        kept.sort();
+        kept
+    };
+    let before = kept();
+    assert!(before.len() > 2);
+    journal.trim_before(u64::MAX).unwrap();
+    write(&mut journal);
+    assert!(kept() == before, "released, taken as a spare and written");
+    drop(journal);
+
+    // We died after the renaming, before it was seen that the file is shared.
+    let name = format!("segment-{:016x}", sealed[0].number);
+    backup.hard_link(&name, &disk, "spare-00000000000000ff").unwrap();
+    let from = Journal::open(disk.clone(), REPAIR, None, &mut |_| {}).unwrap().0.tip();
+    let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, Some(from), &mut |_| {}).unwrap();
+    write(&mut journal);
+    assert!(kept() == before, "found as a spare and written");
+    fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
 fn the_disk_of_the_operating_system_does_the_same() {
     let path = std::env::temp_dir().join(format!("thalweg-store-{}", std::process::id()));
     let _ = fs::remove_dir_all(&path);
