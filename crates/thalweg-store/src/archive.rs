@@ -44,26 +44,25 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
     let mut found = find_checkpoint(&disk, options.repair)?;
     let mut state = std::mem::take(&mut found.state);
     let replay = found.readable.first().map(|head| head.replay);
-    let mut fault = None;
+    let mut unreadable = Vec::new();
     let (journal, mut recovered) = Journal::open_locked(disk.clone(), lock, options, replay, &mut |frame| {
-        if fault.is_none() {
-            fault = state.apply_frame(frame.payload, frame.place.0).err().map(|fault| (frame.index, fault));
+        if let Err(fault) = state.apply_frame(frame.payload, frame.place.0) {
+            let rest = frame.place.plus(frame.payload.len() as u64).since(Place(fault.place));
+            unreadable.push(Damage {
+                file: disk.shown(&names::segment(Place(fault.place).number())),
+                offset: fault.place % Place::SPAN,
+                bytes: rest.unwrap_or(0),
+                first_index: frame.index,
+                last_index: Some(frame.index),
+                fault: format!("the frame is whole, and its records are not: {fault}"),
+                quarantine: None,
+            });
         }
     })?;
     let mut warnings = found.warnings;
-    if let Some((index, fault)) = fault {
-        let file = disk.shown(&names::segment(Place(fault.place).number()));
-        let words = format!("frame {index} is whole, and its records are not: {fault}");
-        let damage = Damage {
-            file,
-            offset: fault.place % Place::SPAN,
-            bytes: 0,
-            first_index: index,
-            last_index: None,
-            fault: words,
-            quarantine: None,
-        };
-        return Err(OpenError::Damaged(damage));
+    match unreadable.first() {
+        Some(damage) if !options.repair => return Err(OpenError::Damaged(damage.clone())),
+        _ => recovered.quarantined.append(&mut unreadable),
     }
     let inventory = journal.inventory();
     let packs = Packs::open(&disk, inventory.journal(), options.repair, &mut recovered.quarantined)?;

@@ -197,6 +197,23 @@ fn a_missing_pack_or_segment_that_is_needed_is_refused_and_a_repair_goes_on_with
 }
 
 #[test]
+fn a_whole_frame_of_unknown_records_is_refused_and_a_repair_lists_it() {
+    let disk = SimDisk::new(28);
+    let broker = worked(&disk, 28);
+    let Loaded { mut journal, .. } = opened(&disk, OPTIONS);
+    journal.append(&[Batch { shard: 0, payload: &[0x77, 2, 0, 0] }]).expect("there is room");
+    journal.commit().expect("no faults");
+    drop(journal);
+    let words = refused(&disk);
+    assert!(words.contains("an unknown kind") && words.contains(&format!("frame {}", broker.frames() + 1)), "{words}");
+    let repaired = opened(&disk, REPAIR);
+    assert_eq!(repaired.recovered.quarantined.len(), 1);
+    assert!(written(&repaired.state) == *broker.states.last().expect("frames"));
+    drop(repaired);
+    opened(&disk, OPTIONS);
+}
+
+#[test]
 fn what_was_never_finished_is_removed() {
     let disk = SimDisk::new(8);
     worked(&disk, 8);

@@ -80,7 +80,7 @@ fn run(seed: u64, steps: usize) -> (SimDisk, Run) {
 }
 
 /// Opens a disk after a crash and holds it against the run.
-fn check(disk: &SimDisk, run: &Run, moment: usize, what: &str) {
+fn check(disk: &SimDisk, run: &Run, moment: usize, what: &str) -> Index {
     let loaded = open(disk, what);
     let last = loaded.recovered.last_index;
     let (confirmed, given) = (at(&run.confirmed, moment), at(&run.given, moment));
@@ -100,12 +100,29 @@ fn check(disk: &SimDisk, run: &Run, moment: usize, what: &str) {
     drop((journal, archive));
     let again = open(disk, what);
     assert!(written(&again.state) == run.broker.states[last as usize], "{what}: another state after two rounds");
+    last
+}
+
+/// The power goes out once more, while the journal is opened, in the rounds behind that, or when it is opened again.
+fn check_twice(disk: &SimDisk, run: &Run, last: Index, seed: u64, what: &str) -> usize {
+    let mut states = 0;
+    disk.moments(|moment, then| {
+        for (at, crashed) in then.crashes(3, seed ^ moment as u64).into_iter().enumerate() {
+            let what = format!("{what}, again at moment {moment}, crash {at}");
+            let loaded = open(&crashed, &what);
+            assert!(loaded.recovered.last_index >= last, "{what}");
+            assert!(written(&loaded.state) == run.broker.states[last as usize], "{what}: another state");
+            read_all(&loaded.journal.inventory(), &loaded.state, &what);
+            states += 1;
+        }
+    });
+    states
 }
 
 #[test]
 fn every_crash_state_of_runs_with_checkpoints_and_packs_is_survived() {
     let seeds = std::env::var("THALWEG_STORE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(3u64);
-    let (mut states, mut all) = (0, Reclaimed::default());
+    let (mut states, mut twice, mut all) = (0, 0, Reclaimed::default());
     for seed in 1..=seeds {
         let (disk, run) = run(seed, 90);
         all.segments_released += run.reclaimed.segments_released;
@@ -114,12 +131,16 @@ fn every_crash_state_of_runs_with_checkpoints_and_packs_is_survived() {
         all.packs_removed += run.reclaimed.packs_removed;
         disk.moments(|moment, then| {
             for (at, crashed) in then.crashes(5, seed ^ moment as u64).into_iter().enumerate() {
-                check(&crashed, &run, moment, &format!("seed {seed}, moment {moment}, crash {at}"));
+                let what = format!("seed {seed}, moment {moment}, crash {at}");
+                let last = check(&crashed, &run, moment, &what);
                 states += 1;
+                if states % 150 == 0 {
+                    twice += check_twice(&crashed, &run, last, seed, &what);
+                }
             }
         });
     }
-    println!("{states} crash states, {all}");
+    println!("{states} crash states, {twice} of a second crash, {all}");
     assert!(states > 1_000, "only {states}");
     // If these do not happen, nothing was tested.
     assert!(all.segments_released > 0 && all.segments_packed > 0 && all.packs_removed > 0, "{all}");
