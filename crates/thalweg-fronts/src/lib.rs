@@ -8,11 +8,13 @@
 //! [`Effects`](thalweg_kernel::Effects) by writing into the links' output buffers, which the server flushes.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod link;
 mod login;
 pub mod mqtt;
 mod probe;
 
-pub use link::{Batch, Driven, Front, Link, Links, LinksLimits, Stopped};
+pub use batch::Batch;
+pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};

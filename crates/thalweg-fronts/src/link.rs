@@ -1,5 +1,6 @@
 //! Connections without their sockets: protocol machine and output buffer of each, by number.
 
+use crate::batch::{Batch, Gathering};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
 use crate::{LoginAnswer, LoginAsk};
@@ -185,7 +186,7 @@ pub struct Links {
     /// Links that [`Effects::disconnect`] has ended.
     ended: Vec<(LinkId, CloseReason)>,
     /// What the kernel has persisted since the last batch was taken.
-    batch: Batch,
+    batch: Gathering,
     /// Links whose output waits for a batch, by rising batch.
     holding: VecDeque<(u64, LinkId)>,
     fetches: Vec<Fetch>,
@@ -206,7 +207,7 @@ impl Links {
             logins: Vec::new(),
             outbox: Vec::new(),
             ended: Vec::new(),
-            batch: Batch { number: 1, ..Batch::default() },
+            batch: Gathering::new(),
             holding: VecDeque::new(),
             fetches: Vec::new(),
             probe: None,
@@ -397,23 +398,19 @@ impl Links {
     /// The records that were persisted since this was last asked, if there are any or if anything waits for them; the
     /// next are another batch. `spare` is used for those.
     pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
-        let number = self.batch.number;
+        let number = self.batch.number();
         let is_waited_for = self.holding.back().is_some_and(|(batch, _)| *batch == number);
-        if self.batch.bytes.is_empty() && !is_waited_for {
-            return None;
-        }
-        let next = Batch { number: number + 1, bytes: spare, safety: Safety::Lazy };
-        Some(std::mem::replace(&mut self.batch, next))
+        self.batch.take(spare, is_waited_for)
     }
 
     /// Bytes of the batch that is being gathered.
     pub fn batch_len(&self) -> usize {
-        self.batch.bytes.len()
+        self.batch.len()
     }
 
     /// The number of the batch that is being gathered.
     pub fn batch_number(&self) -> u64 {
-        self.batch.number
+        self.batch.number()
     }
 
     /// Batches up to this one are as safe as was asked for: what waited for them may leave.
@@ -480,17 +477,6 @@ impl Links {
     }
 }
 
-/// Records of one shard that were persisted together.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// Its number; they rise by one, from 1 on.
-    pub number: u64,
-    /// The records.
-    pub bytes: Vec<u8>,
-    /// How safe they must be before what waits for them may leave.
-    pub safety: Safety,
-}
-
 /// What one step of a front did.
 pub(crate) enum Step {
     /// A packet of so many bytes is done with.
@@ -533,16 +519,17 @@ impl Effects for Links {
 
     #[inline]
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
-        let offset = self.batch.bytes.len();
-        record.encode(&mut self.batch.bytes);
-        self.batch.safety = self.batch.safety.max(safety);
-        let len = self.batch.bytes.len() - offset;
-        Spot { batch: self.batch.number, offset: offset as u32, len: len as u32 }
+        self.batch.persist(record, safety)
+    }
+
+    #[inline]
+    fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
+        self.batch.forget(queue, serial, tag);
     }
 
     #[inline]
     fn hold(&mut self, id: LinkId) {
-        let number = self.batch.number;
+        let number = self.batch.number();
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return };
         if link.held.back().is_none_or(|(_, batch)| *batch < number) {
             link.held.push_back((link.gone + link.out.len() as u64, number));

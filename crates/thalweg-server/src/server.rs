@@ -352,6 +352,9 @@ fn restore(
     });
     // Once each has done so and handed over what it tells the others, everything it told them is in their mailboxes.
     on_each(shards, || Box::new(|_| ()));
+    for shard in shards {
+        shard.tell(ToShard::Restored);
+    }
     on_each(shards, || Box::new(|inside: &mut Inside<'_>| inside.kernel.on_timeout(inside.now, inside.links)));
 }
 

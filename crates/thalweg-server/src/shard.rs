@@ -37,6 +37,8 @@ pub(crate) enum ToShard {
     Messages(ShardId, Vec<ShardMessage>, usize, u64),
     /// The other shard has what it was sent up to this mail as safe as was asked for.
     Stored(ShardId, u64),
+    /// What an earlier run left has been taken up by all shards.
+    Restored,
     /// The committer has news.
     Committed(Committed),
     /// Messages that a queue wanted back.

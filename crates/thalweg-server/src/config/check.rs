@@ -216,9 +216,18 @@ impl Checks<'_> {
         }
     }
 
-    /// Below this there would be no room to write while old segments are being cleared.
+    /// What the store could not work with: segments that are not made of whole blocks, and a limit that leaves no room to
+    /// write while old segments are being cleared.
     fn journal(&mut self) {
         let journal = &self.config.journal;
+        if !journal.segment_bytes.is_multiple_of(BLOCK_BYTES) {
+            let what = format!(
+                "journal.segment_bytes is {}, not a multiple of {}",
+                show_size(journal.segment_bytes),
+                show_size(BLOCK_BYTES)
+            );
+            self.report(&["journal.segment_bytes".into()], what, "Write a size such as 16MiB");
+        }
         let least = SEGMENTS_LEAST * journal.segment_bytes;
         if let Some(bytes_max) = journal.bytes_max.filter(|bytes_max| journal.enabled && *bytes_max < least) {
             let what = format!(
@@ -298,6 +307,9 @@ fn collide(one: &Bind, other: &Bind) -> bool {
         _ => false,
     }
 }
+
+/// What files are made of.
+const BLOCK_BYTES: u64 = 4096;
 
 /// One is written, one is being cleared, and one each is spare and in reserve.
 const SEGMENTS_LEAST: u64 = 4;

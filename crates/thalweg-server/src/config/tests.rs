@@ -406,6 +406,10 @@ fn mistakes_in_sync_policies_and_prefixes_name_the_entry_that_is_wrong() {
             "thalweg.toml:1: ledger.prefixes has 1001 prefixes. Keep at most 1000: each is looked up and counted for every message.",
         ),
         (
+            "journal.segment_bytes = 2000000".to_owned(),
+            "thalweg.toml:1: journal.segment_bytes is 2000000, not a multiple of 4KiB. Write a size such as 16MiB.",
+        ),
+        (
             "journal.bytes_max = \"100MiB\"".to_owned(),
             "thalweg.toml:1: journal.bytes_max is 100MiB, less than 4 segments of 64MiB (journal.segment_bytes). Set journal.bytes_max to 256MiB or more, or smaller segments.",
         ),

@@ -1,9 +1,10 @@
 //! A shard's side of the journal: batches that are on their way to safety, and what waits for them.
 //!
-//! At the end of a turn, and before anything is sent to another shard, what the kernel has persisted goes to the
-//! committer as one batch. A batch is *complete* when it is as safe as its records asked for, all before it are complete,
-//! and each shard that was sent something reliable meanwhile says that it has that as safe. Then the answers that were
-//! held for it leave.
+//! At the end of a turn, unless an earlier batch is still on its way, and before anything is sent to another shard, what
+//! the kernel has persisted goes to the committer as one batch. A batch is *safe* when it and all before it are as safe as
+//! their records asked for. It is *complete* when moreover each shard that was sent something reliable meanwhile says that
+//! what it persisted for that is safe. Then the answers that were held for it leave. Shards confirm what is safe, not what
+//! is complete: two that wait for each other would wait for ever.
 
 use super::{Mailbox, Shard, ToShard};
 use crate::journal::Journal;
@@ -40,7 +41,10 @@ pub(crate) struct Commits {
     spare: Vec<Vec<u8>>,
     written: u64,
     durable: u64,
+    safe: u64,
     completed: u64,
+    /// Batches that may be on their way before the next is handed over.
+    under_way_max: usize,
     /// Bytes handed over and not written.
     backlog: usize,
     /// By shard: how many mails it was sent, and how many of them it has said are safe.
@@ -67,7 +71,9 @@ impl Commits {
             spare: Vec::new(),
             written: 0,
             durable: 0,
+            safe: 0,
             completed: 0,
+            under_way_max: if shards > 1 { 2 } else { 1 },
             backlog: 0,
             mailed: vec![0; shards],
             stored: vec![0; shards],
@@ -81,9 +87,19 @@ impl Commits {
         self.backlog > BACKLOG_BYTES_MAX
     }
 
+    /// Whether anything is persisted at all.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.journal.is_some()
+    }
+
     /// Whether any batch is not complete.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// The last batch that was handed over.
+    fn last_number(&self) -> u64 {
+        self.open.back().map_or(self.completed, |open| open.number)
     }
 
     /// Numbers a mail that is about to be sent; `reliable` if an acknowledgement waits for what is in it.
@@ -123,28 +139,54 @@ impl Commits {
         }
     }
 
-    /// The last batch that is complete now.
-    fn complete(&mut self) -> u64 {
-        while let Some(open) = self.open.front() {
+    /// Works out which batches are safe and complete now.
+    fn progress(&mut self) {
+        let safe = self.safe;
+        for open in self.open.iter().filter(|open| open.number > safe) {
             let is_safe = match open.safety {
                 _ if open.bytes == 0 => true,
                 Safety::Lazy => true,
                 Safety::Written => self.written >= open.number,
                 Safety::Durable => self.durable >= open.number,
             };
+            if !is_safe {
+                break;
+            }
+            self.safe = open.number;
+        }
+        while let Some(open) = self.open.front() {
             let is_stored =
                 |(shard, mail): &(u16, u64)| self.stored.get(usize::from(*shard)).is_some_and(|stored| stored >= mail);
-            if !is_safe || !open.needs.iter().all(is_stored) {
+            if open.number > self.safe || !open.needs.iter().all(is_stored) {
                 break;
             }
             self.completed = open.number;
             self.open.pop_front();
         }
-        self.completed
+    }
+
+    /// Whether so many batches are on their way that the next should gather more: what it holds may come to nothing
+    /// meanwhile, and one sync serves it all.
+    fn should_gather(&self) -> bool {
+        let is_under_way = |open: &&Open| {
+            open.bytes > 0
+                && match open.safety {
+                    Safety::Durable => self.durable < open.number,
+                    Safety::Lazy | Safety::Written => self.written < open.number,
+                }
+        };
+        self.open.iter().filter(is_under_way).count() >= self.under_way_max
     }
 }
 
 impl Shard {
+    /// Hands what was persisted to the committer, unless it should gather more.
+    pub(super) fn end_batch(&mut self) {
+        if !self.commits.should_gather() {
+            self.close_batch();
+        }
+    }
+
     /// Hands what was persisted to the committer.
     pub(super) fn close_batch(&mut self) {
         let spare = self.commits.spare.pop().unwrap_or_default();
@@ -188,13 +230,14 @@ impl Shard {
     /// Lets go what waited for batches that are complete now.
     pub(super) fn complete_batches(&mut self) {
         let before = self.commits.completed;
-        let completed = self.commits.complete();
-        if completed > before {
-            self.links.complete(completed);
+        self.commits.progress();
+        if self.commits.completed > before {
+            self.links.complete(self.commits.completed);
         }
-        let nothing_open = self.commits.open.is_empty() && self.links.batch_len() == 0;
+        let safe = self.commits.safe;
+        let all_is_safe = self.commits.last_number() <= safe && self.links.batch_len() == 0;
         while let Some(&(batch, shard, mail)) = self.commits.owed.front()
-            && (batch <= completed || nothing_open)
+            && (batch <= safe || all_is_safe)
         {
             self.commits.owed.pop_front();
             if let Some(mailbox) = self.shards.get(usize::from(shard.0)) {

@@ -82,6 +82,8 @@ pub(crate) struct Shard {
     /// Another shard does not keep up with what this one has just sent it.
     pub(super) mail_full: bool,
     pub(super) commits: Commits,
+    /// What an earlier run left is being taken up: what is due waits until all shards know each other's routes.
+    restoring: bool,
     slim_at: Time,
     pub(super) buffer: Vec<u8>,
     pub(super) now: Time,
@@ -134,6 +136,7 @@ impl Shard {
             stalled: Vec::new(),
             fat: Vec::new(),
             mail_full: false,
+            restoring: commits.has_journal(),
             commits,
             slim_at: Time::ZERO,
             buffer: vec![0; READ_BYTES],
@@ -187,7 +190,7 @@ impl Shard {
         }
         self.carry_out();
         self.fetch();
-        self.close_batch();
+        self.end_batch();
         self.complete_batches();
         self.flush_dirty();
     }
@@ -208,7 +211,8 @@ impl Shard {
                 }
                 Err(mpsc::TryRecvError::Disconnected) => self.stopping = true,
                 Err(mpsc::TryRecvError::Empty) => {
-                    let next = self.kernel.poll_timeout().min(self.wheel.next()).min(self.housekeeping_at());
+                    let kernel = if self.restoring { Time::NEVER } else { self.kernel.poll_timeout() };
+                    let next = kernel.min(self.wheel.next()).min(self.housekeeping_at());
                     // A second at the most, so that nothing that goes wrong with a waker goes wrong for long.
                     let span = next.since(clock::now()).min(Span::from_secs(1));
                     timeout = Duration::from_nanos(span.nanos());
@@ -267,6 +271,7 @@ impl Shard {
             ToShard::Fetched { session, question, messages } => {
                 self.kernel.on_fetched(session, question, messages, self.now, &mut self.links);
             }
+            ToShard::Restored => self.restoring = false,
             ToShard::JournalFull(full) => self.kernel.set_journal_full(full),
             ToShard::Ask(ask) => {
                 let mut inside = Inside {
@@ -395,7 +400,7 @@ impl Shard {
 
     fn fire_deadlines(&mut self) {
         let now = self.now;
-        if self.kernel.poll_timeout() <= now {
+        if !self.restoring && self.kernel.poll_timeout() <= now {
             self.kernel.on_timeout(now, &mut self.links);
         }
         while let Some((id, serial, what)) = self.wheel.due(now) {

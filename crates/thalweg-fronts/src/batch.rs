@@ -1,0 +1,282 @@
+//! What a shard has persisted and not handed over yet.
+//!
+//! While the disk is busy, what is persisted stays here, and much of it comes to nothing meanwhile: a message that all
+//! its receivers have settled by then need not be written at all, nor that they did. Nobody can tell the difference: its
+//! publisher is answered when the batch is safe, and after a crash there is nothing to deliver.
+
+use thalweg_kernel::journal::Record;
+use thalweg_kernel::{Safety, Spot, Tag};
+
+/// Records of one shard that are persisted together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Its number; they rise by one, from 1 on.
+    pub number: u64,
+    /// The records.
+    pub bytes: Vec<u8>,
+    /// How safe they must be before what waits for them may leave.
+    pub safety: Safety,
+}
+
+/// A batch that is being gathered.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    batch: Batch,
+    /// Messages that need not be written if all their entries are forgotten, by rising serials.
+    marks: Vec<Mark>,
+    /// Entries that were forgotten: the mark's index, queue and tag.
+    forgotten: Vec<(u32, u64, Tag)>,
+    /// Records before this offset stay where they are: somebody has been told where they stand.
+    pinned: usize,
+    /// Bytes of messages that need not be written.
+    void: usize,
+}
+
+#[derive(Debug)]
+struct Mark {
+    first: u64,
+    last: u64,
+    offset: u32,
+    len: u32,
+    /// Entries that are not forgotten.
+    live: u32,
+}
+
+impl Gathering {
+    /// The first batch.
+    pub(crate) fn new() -> Self {
+        Gathering { batch: Batch { number: 1, ..Batch::default() }, ..Gathering::default() }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.batch.number
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.batch.bytes.len() - self.void
+    }
+
+    #[inline]
+    pub(crate) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
+        let offset = self.batch.bytes.len();
+        record.encode(&mut self.batch.bytes);
+        self.batch.safety = self.batch.safety.max(safety);
+        let len = self.batch.bytes.len() - offset;
+        match record {
+            Record::Message(message) => {
+                let entries = &message.references;
+                let all_sent = entries.iter().all(|entry| entry.tag != 0);
+                if !all_sent {
+                    self.pinned = offset + len;
+                } else if !message.is_last_value
+                    && message.held.is_none()
+                    && let (Some(first), Some(last)) = (entries.first(), entries.last())
+                    && last.serial - first.serial + 1 == entries.len() as u64
+                {
+                    let (first, last, live) = (first.serial, last.serial, entries.len() as u32);
+                    self.marks.push(Mark { first, last, offset: offset as u32, len: len as u32, live });
+                }
+            }
+            // Another record speaks of the entry: its message must be there.
+            Record::Moved { serial, .. } | Record::Removed { serial, .. } => self.unmark(*serial),
+            _ => {}
+        }
+        Spot { batch: self.batch.number, offset: offset as u32, len: len as u32 }
+    }
+
+    #[inline]
+    pub(crate) fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
+        match self.find(serial) {
+            Some(at) => {
+                let mark = &mut self.marks[at];
+                mark.live -= 1;
+                if mark.live == 0 && mark.offset as usize >= self.pinned {
+                    self.void += mark.len as usize;
+                }
+                self.forgotten.push((at as u32, queue, tag));
+            }
+            None => {
+                self.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+            }
+        }
+    }
+
+    fn find(&self, serial: u64) -> Option<usize> {
+        let at = self.marks.partition_point(|mark| mark.last < serial);
+        let mark = self.marks.get(at)?;
+        (mark.first <= serial && mark.live != NEVER).then_some(at)
+    }
+
+    fn unmark(&mut self, serial: u64) {
+        if let Some(mark) = self.find(serial).and_then(|at| self.marks.get_mut(at)) {
+            if mark.live == 0 && mark.offset as usize >= self.pinned {
+                self.void -= mark.len as usize;
+            }
+            mark.live = NEVER;
+        }
+    }
+
+    /// Takes the batch if it has records or if `is_waited_for`; the next one begins, in `spare`.
+    pub(crate) fn take(&mut self, spare: Vec<u8>, is_waited_for: bool) -> Option<Batch> {
+        if self.batch.bytes.is_empty() && !is_waited_for {
+            return None;
+        }
+        self.settle_rest();
+        self.leave_out();
+        let next = Batch { number: self.batch.number + 1, bytes: spare, safety: Safety::Lazy };
+        let mut taken = std::mem::replace(&mut self.batch, next);
+        if taken.bytes.is_empty() {
+            taken.safety = Safety::Lazy;
+        }
+        (self.pinned, self.void) = (0, 0);
+        self.marks.clear();
+        Some(taken)
+    }
+
+    /// Writes down what was forgotten of messages that must be written after all.
+    fn settle_rest(&mut self) {
+        let mut forgotten = std::mem::take(&mut self.forgotten);
+        for (at, queue, tag) in forgotten.drain(..) {
+            let is_left_out = self.marks.get(at as usize).is_some_and(|mark| self.is_left_out(mark));
+            if !is_left_out {
+                self.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+            }
+        }
+        self.forgotten = forgotten;
+    }
+
+    fn is_left_out(&self, mark: &Mark) -> bool {
+        mark.live == 0 && mark.offset as usize >= self.pinned
+    }
+
+    /// Moves the bytes together that are written.
+    fn leave_out(&mut self) {
+        let (mut to, mut from) = (0, 0);
+        for at in 0..self.marks.len() {
+            let mark = &self.marks[at];
+            if !self.is_left_out(mark) {
+                continue;
+            }
+            let (start, end) = (mark.offset as usize, (mark.offset + mark.len) as usize);
+            self.batch.bytes.copy_within(from..start, to);
+            to += start - from;
+            from = end;
+        }
+        if from > 0 {
+            let end = self.batch.bytes.len();
+            self.batch.bytes.copy_within(from..end, to);
+            self.batch.bytes.truncate(to + end - from);
+        }
+    }
+}
+
+/// Stands for the live entries of a message that is written in any case.
+const NEVER: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+    use thalweg_kernel::journal::{BodyRecord, MessageRecord, Reference};
+    use thalweg_model::{Reliability, RetainOp, Time};
+
+    fn message(gathering: &mut Gathering, entries: &[(u64, Tag)]) -> Spot {
+        let entry =
+            |(serial, tag): &(u64, Tag)| Reference { queue: 1, serial: *serial, tag: *tag, ..Reference::default() };
+        let references: Vec<_> = entries.iter().map(entry).collect();
+        let body = BodyRecord {
+            address: "a",
+            payload: b"payload",
+            reliability: Reliability::AtLeastOnce,
+            retain: RetainOp::None,
+            properties: None,
+        };
+        let record = MessageRecord {
+            body,
+            expires: Time::NEVER,
+            ingress: Time::ZERO,
+            publisher: 7,
+            is_last_value: false,
+            held: None,
+            references: Cow::Owned(references),
+        };
+        gathering.persist(&Record::Message(record), Safety::Durable)
+    }
+
+    /// What is written: serials of messages' entries, and tags of what is settled.
+    fn take(gathering: &mut Gathering) -> (Vec<Vec<u64>>, Vec<Tag>) {
+        let batch = gathering.take(Vec::new(), true).expect("it is waited for");
+        let (mut messages, mut settled, mut at) = (Vec::new(), Vec::new(), 0);
+        while at < batch.bytes.len() {
+            let (consumed, record) = Record::decode(&batch.bytes[at..]).expect("whole records are left");
+            at += consumed;
+            match record {
+                Record::Message(message) => {
+                    messages.push(message.references.iter().map(|entry| entry.serial).collect());
+                }
+                Record::Settled { tag, .. } => settled.push(tag),
+                _ => {}
+            }
+        }
+        (messages, settled)
+    }
+
+    #[test]
+    fn what_was_settled_before_it_left_is_not_written() {
+        let mut gathering = Gathering::new();
+        for serial in 1..=5 {
+            message(&mut gathering, &[(serial, serial as Tag)]);
+        }
+        for serial in [2, 5, 1] {
+            gathering.forget(1, serial, serial as Tag);
+        }
+        assert_eq!(take(&mut gathering), (vec![vec![3], vec![4]], vec![]));
+        gathering.forget(1, 3, 3);
+        assert_eq!(take(&mut gathering), (vec![], vec![3]), "it has left: now its end is written");
+    }
+
+    #[test]
+    fn a_batch_that_came_to_nothing_asks_for_no_safety() {
+        let mut gathering = Gathering::new();
+        message(&mut gathering, &[(1, 1)]);
+        assert!(gathering.len() > 0);
+        gathering.forget(1, 1, 1);
+        assert_eq!(gathering.len(), 0);
+        let batch = gathering.take(Vec::new(), true).expect("it is waited for");
+        assert_eq!((batch.bytes.len(), batch.safety), (0, Safety::Lazy));
+    }
+
+    #[test]
+    fn a_message_that_one_receiver_has_not_settled_is_written_and_what_the_others_did_too() {
+        let mut gathering = Gathering::new();
+        message(&mut gathering, &[(1, 1), (2, 2), (3, 3)]);
+        message(&mut gathering, &[(4, 4)]);
+        gathering.forget(1, 3, 3);
+        gathering.forget(1, 4, 4);
+        gathering.forget(1, 1, 1);
+        assert_eq!(take(&mut gathering), (vec![vec![1, 2, 3]], vec![3, 1]));
+    }
+
+    #[test]
+    fn a_message_that_waits_stays_where_it_was_said_to_stand_and_what_is_behind_it_may_go() {
+        let mut gathering = Gathering::new();
+        message(&mut gathering, &[(1, 1)]);
+        let spot = message(&mut gathering, &[(2, 0)]);
+        message(&mut gathering, &[(3, 3)]);
+        gathering.forget(1, 1, 1);
+        gathering.forget(1, 3, 3);
+        let batch = gathering.take(Vec::new(), true).expect("it has records");
+        let (_, record) = Record::decode(&batch.bytes[spot.offset as usize..]).expect("it stands where it stood");
+        assert!(matches!(record, Record::Message(message) if message.references[0].serial == 2));
+        assert!(batch.bytes.len() > spot.offset as usize);
+    }
+
+    #[test]
+    fn a_message_whose_entry_was_moved_is_written() {
+        let mut gathering = Gathering::new();
+        message(&mut gathering, &[(1, 1)]);
+        gathering.persist(&Record::Moved { from: 1, serial: 1, to: 2, tag: 9, redelivered: true }, Safety::Lazy);
+        gathering.forget(2, 1, 9);
+        assert_eq!(take(&mut gathering), (vec![vec![1]], vec![9]));
+    }
+}
