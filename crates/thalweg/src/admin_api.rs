@@ -1,4 +1,4 @@
-//! Asking a running broker's admin API, for `top` and `trace`.
+//! Asking a running broker's admin API, for `top`, `trace`, `ledger` and `backup`.
 
 use std::time::Duration;
 
@@ -40,25 +40,19 @@ impl AdminApi {
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let mut response = request.call().map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
-        let body: Result<Value, _> = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_json();
-        match (status.is_success(), body) {
-            (true, Ok(value)) => Ok(value),
-            (true, Err(error)) => Err(Failure::new(format!("{url} does not answer in JSON: {error}"))
-                .mend("Is this the admin API of a thalweg broker?")),
-            // The API says itself what is wrong and how to mend it.
-            (false, Ok(Value::Object(fault))) if fault.contains_key("error") => {
-                let word = |key: &str| fault.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-                Err(Failure::new(word("error")).mend(match status.as_u16() {
-                    401 => "Give the value of admin.token with --token, or in THALWEG_ADMIN_TOKEN".to_owned(),
-                    _ => word("mend"),
-                }))
-            }
-            (false, _) => {
-                Err(Failure::new(format!("{url} answers {status}")).mend("Is this the admin API of a thalweg broker?"))
-            }
+        let response = request.call().map_err(|error| self.unreachable(&error))?;
+        answer_of(&url, response)
+    }
+
+    /// Asks for something to be done; the answer may take `patience`.
+    pub fn post(&self, path: &str, body: &Value, patience: Duration) -> Result<Value, Failure> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.agent.post(&url).config().timeout_global(Some(patience)).build();
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
         }
+        let response = request.send_json(body).map_err(|error| self.unreachable(&error))?;
+        answer_of(&url, response)
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
@@ -69,6 +63,28 @@ impl AdminApi {
                     .mend("Is the broker running, and admin.enabled not false? Name its admin.bind with --url")
             }
             _ => Failure::new(format!("{} cannot be asked: {words}", self.base)).mend("Check --url"),
+        }
+    }
+}
+
+/// What the broker answered, or why it did not do it.
+fn answer_of(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Result<Value, Failure> {
+    let status = response.status();
+    let body: Result<Value, _> = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_json();
+    match (status.is_success(), body) {
+        (true, Ok(value)) => Ok(value),
+        (true, Err(error)) => Err(Failure::new(format!("{url} does not answer in JSON: {error}"))
+            .mend("Is this the admin API of a thalweg broker?")),
+        // The API says itself what is wrong and how to mend it.
+        (false, Ok(Value::Object(fault))) if fault.contains_key("error") => {
+            let word = |key: &str| fault.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            Err(Failure::new(word("error")).mend(match status.as_u16() {
+                401 => "Give the value of admin.token with --token, or in THALWEG_ADMIN_TOKEN".to_owned(),
+                _ => word("mend"),
+            }))
+        }
+        (false, _) => {
+            Err(Failure::new(format!("{url} answers {status}")).mend("Is this the admin API of a thalweg broker?"))
         }
     }
 }

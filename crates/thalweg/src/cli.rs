@@ -31,10 +31,11 @@ pub enum Command {
     /// Without any setting it listens on 127.0.0.1 only: MQTT on port 1883, MQTT over WebSocket on 8083, the admin HTTP API
     /// on 7883. A line with the word `ready` tells when all of them accept.
     ///
-    /// SIGHUP reads the configuration again without dropping a client; SIGINT and SIGTERM stop the broker in order.
+    /// What it acknowledges is in the journal below --data, and there again after any end. SIGHUP reads the configuration
+    /// again without dropping a client; SIGINT and SIGTERM stop the broker in order.
     #[command(after_help = "Examples:
   thalweg serve
-  thalweg serve --config /etc/thalweg.toml
+  thalweg serve --config /etc/thalweg.toml --data /var/lib/thalweg
   thalweg serve --set listeners.mqtt.bind=0.0.0.0:1883 --set access.password_file=passwords")]
     Serve(ServeArgs),
 
@@ -109,6 +110,42 @@ or one of the words json (an object per line), raw (payloads and nothing else), 
   thalweg trace plant/1/temperature --from gateway-7")]
     Trace(TraceArgs),
 
+    /// Say where every message went: received = delivered + queued + expired + dropped
+    ///
+    /// Copies are counted per receiver. What is unaccounted is 0, or Thalweg has a fault.
+    #[command(after_help = "Examples:
+  thalweg ledger
+  thalweg ledger --client gateway-7
+  thalweg ledger --client 'gateway-*'
+  thalweg ledger --prefix plant/a                          # if it is in ledger.prefixes")]
+    Ledger(LedgerArgs),
+
+    /// Make a backup of the journal, of a running broker or a stopped one
+    ///
+    /// A running broker makes it itself and goes on meanwhile; TARGET is on its machine. Files that do not change any more
+    /// are linked where the target is on the same file system, so that they take no time and no room.
+    #[command(after_help = "Examples:
+  thalweg backup /srv/backup/monday
+  thalweg backup /srv/backup/monday --data /var/lib/thalweg     # of a stopped one")]
+    Backup(BackupArgs),
+
+    /// Put a backup where a broker can start from it
+    ///
+    /// Copies it to the folder `journal` in DATA_DIR, which must be new or empty. --verify opens it there and reads every
+    /// message, as a broker would.
+    #[command(after_help = "Examples:
+  thalweg restore /srv/backup/monday /var/lib/thalweg --verify
+  thalweg serve --data /var/lib/thalweg")]
+    Restore(RestoreArgs),
+
+    /// Show what is in the files of a journal, with damage and where it is
+    ///
+    /// Reads only, also while a broker writes. Exits with 1 if anything is damaged.
+    #[command(after_help = "Examples:
+  thalweg inspect /var/lib/thalweg
+  thalweg inspect /var/lib/thalweg/journal/segment-0000000000000007 --records")]
+    Inspect(InspectArgs),
+
     /// Print a reference document in Markdown
     #[command(subcommand, hide = true)]
     Reference(ReferenceCommand),
@@ -131,6 +168,9 @@ pub struct ConfigArgs {
 /// `thalweg serve`
 #[derive(Args, Debug)]
 pub struct ServeArgs {
+    /// Start from a damaged journal without what is damaged; that is copied to `quarantine` and listed in the log
+    #[arg(long)]
+    pub repair: bool,
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -421,6 +461,62 @@ pub struct TraceArgs {
     pub admin: AdminArgs,
 }
 
+/// `thalweg ledger`
+#[derive(Args, Debug)]
+pub struct LedgerArgs {
+    /// The books of this client; `car-*` stands for all that begin with `car-`
+    #[arg(long, value_name = "CLIENT")]
+    pub client: Option<String>,
+    /// The books of this prefix of topics; `*` stands for all that have some
+    #[arg(long, value_name = "PREFIX", conflicts_with = "client")]
+    pub prefix: Option<String>,
+    /// Print what the admin API says, as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Admin API.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `thalweg backup`
+#[derive(Args, Debug)]
+pub struct BackupArgs {
+    /// A new or empty directory
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+    /// The data directory of a broker that is stopped. Default: ask the running broker
+    #[arg(long, alias = "data-dir", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Admin API.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `thalweg restore`
+#[derive(Args, Debug)]
+pub struct RestoreArgs {
+    /// The directory of the backup
+    #[arg(value_name = "SOURCE")]
+    pub source: PathBuf,
+    /// The data directory of the broker that is to start from it
+    #[arg(value_name = "DATA_DIR")]
+    pub data_dir: PathBuf,
+    /// Open what was restored and read every message
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// `thalweg inspect`
+#[derive(Args, Debug)]
+pub struct InspectArgs {
+    /// A file of a journal, its directory, or a broker's data directory
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Show every record, not only how many there are of each kind
+    #[arg(long)]
+    pub records: bool,
+}
+
 /// `thalweg reference …`
 #[derive(Debug, Subcommand)]
 pub enum ReferenceCommand {
@@ -549,6 +645,15 @@ mod tests {
             "thalweg req a -m x --timeout 2s",
             "thalweg top --once --url http://127.0.0.1:1 --token t",
             "thalweg trace a/b --from c --live",
+            "thalweg serve --repair --data /tmp/x",
+            "thalweg ledger",
+            "thalweg ledger --client car-* --json",
+            "thalweg ledger --prefix plant/a --url http://127.0.0.1:1",
+            "thalweg backup /tmp/b --url http://127.0.0.1:1 --token t",
+            "thalweg backup /tmp/b --data /tmp/x",
+            "thalweg restore /tmp/b /tmp/x --verify",
+            "thalweg inspect /tmp/x",
+            "thalweg inspect segment-0000000000000001 --records",
             "thalweg reference cli",
         ];
         for line in table {
@@ -582,6 +687,9 @@ mod tests {
             ("thalweg sub a --format %z", "%z"),
             ("thalweg sub a --retained-only --no-retained", "cannot be used with"),
             ("thalweg passwd f u --delete --scram", "cannot be used with"),
+            ("thalweg ledger --client a --prefix b", "cannot be used with"),
+            ("thalweg backup", "TARGET"),
+            ("thalweg restore a", "DATA_DIR"),
             ("thalweg serv", "similar"),
         ];
         for (line, words) in table {

@@ -14,6 +14,9 @@ pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> 
         ConfigCommand::Check(args) => {
             let (config, origins) = load(args)?;
             refuse(config.unreadable_files(&origins))?;
+            for warning in config.warnings() {
+                writeln!(out, "warning: {warning}")?;
+            }
             writeln!(out, "the configuration is sound")?;
         }
         ConfigCommand::Explain { key, config: args } => {

@@ -5,10 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod admin_api;
+mod backup;
 mod cli;
 mod config;
 mod failure;
 mod format;
+mod inspect;
+mod ledger;
 mod lines;
 mod link;
 mod log;
@@ -48,6 +51,10 @@ fn main() -> ExitCode {
         Command::Req(args) => request::run(args, &mut stdout().lock()),
         Command::Top(args) => top::run(args, &mut stdout().lock()),
         Command::Trace(args) => trace::run(args, &mut stdout().lock()),
+        Command::Ledger(args) => ledger::run(args, &mut stdout().lock()),
+        Command::Backup(args) => backup::run(args, &mut stdout().lock()),
+        Command::Restore(args) => backup::restore(args, &mut stdout().lock()),
+        Command::Inspect(args) => inspect::run(args, &mut stdout().lock()),
         Command::Reference(command) => reference::run(command, &mut stdout().lock()),
     };
     match result {

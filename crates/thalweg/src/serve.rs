@@ -1,13 +1,14 @@
 //! `thalweg serve`: the broker as a process: configuration, log, signals, exit code.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use thalweg_admin::{AdminHandle, AdminSettings};
-use thalweg_server::Server;
 use thalweg_server::config::{Config, Reload};
+use thalweg_server::{OnFailure, Server, StartOptions};
 use tracing::{error, info, warn};
 
 use crate::cli::{ConfigArgs, ServeArgs};
@@ -26,7 +27,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed, and SIGHUP never ends us.
     let mut signals = signals()?;
     raise_descriptor_limit();
-    let mut broker = Broker::start(config)?;
+    for warning in config.warnings() {
+        warn!("{warning}");
+    }
+    let failure = Arc::new(OnceLock::new());
+    let mut broker = Broker::start(config, args.repair, failure.clone())?;
     broker.say_ready();
     for signal in signals.forever() {
         match signal {
@@ -37,7 +42,34 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     info!("stopping: clients are told, then everything ends");
     broker.stop();
     info!("stopped");
-    Ok(())
+    match failure.get() {
+        None => Ok(()),
+        Some(why) => Err(journal_failure(why)),
+    }
+}
+
+fn journal_failure(why: &str) -> Failure {
+    Failure::new(format!("the journal failed: {why}"))
+        .mend("Look at the system's log and at the disk, then start again: what was acknowledged is there")
+}
+
+/// What happens when the journal fails for good: nothing can be acknowledged any more, so the process must not go on.
+fn on_failure(failure: Arc<OnceLock<String>>) -> OnFailure {
+    Box::new(move |why| {
+        // The first failure is the one to tell.
+        let _ = failure.set(why.to_owned());
+        let why = why.to_owned();
+        // An end in order needs shards that answer; it must come to an end even if they wait for the disk.
+        let watch = std::thread::Builder::new().name("last-resort".into()).spawn(move || {
+            std::thread::sleep(PATIENCE_AFTER_FAILURE);
+            eprintln!("{}", journal_failure(&why));
+            std::process::exit(i32::from(EXIT_FAILED));
+        });
+        let asked = signal_hook::low_level::raise(SIGTERM);
+        if watch.is_err() || asked.is_err() {
+            std::process::exit(i32::from(EXIT_FAILED));
+        }
+    })
 }
 
 /// Server and admin API, and the configuration they run with.
@@ -48,8 +80,10 @@ struct Broker {
 }
 
 impl Broker {
-    fn start(config: Config) -> Result<Broker, Failure> {
-        let server = Server::start(config.clone()).map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
+    fn start(config: Config, repair: bool, failure: Arc<OnceLock<String>>) -> Result<Broker, Failure> {
+        let options = StartOptions { repair, on_failure: Some(on_failure(failure)) };
+        let server =
+            Server::start_with(config.clone(), options).map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
         let admin = match config.admin.enabled {
             true => {
                 let settings = AdminSettings { bind: config.admin.bind, token: config.admin.token.clone() };
@@ -84,6 +118,11 @@ impl Broker {
         };
         let changes = self.config.diff(&config);
         level.set(config.log.level);
+        if config.warnings() != self.config.warnings() {
+            for warning in config.warnings() {
+                warn!("{warning}");
+            }
+        }
         for change in &changes {
             // Values stay out of the log: some are secrets.
             match change.reload {
@@ -136,3 +175,6 @@ fn raise_descriptor_limit() {
         warn!("the limit of open files stays low: {error}; raise it with `ulimit -n` if many clients are to connect");
     }
 }
+
+/// How long an end in order may take once the journal has failed.
+const PATIENCE_AFTER_FAILURE: Duration = Duration::from_secs(5);

@@ -1,12 +1,15 @@
-//! The client commands against a broker in this process.
+//! The client's and the operator's commands against a broker in this process.
+
+use std::path::PathBuf;
 
 use clap::Parser;
+use thalweg_admin::AdminSettings;
 use thalweg_server::Server;
 use thalweg_server::config::Config;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
-use crate::{publish, request, subscribe};
+use crate::{backup, inspect, ledger, publish, request, subscribe};
 
 /// A broker on a free port, stopped when it is dropped.
 struct Broker {
@@ -167,4 +170,94 @@ fn a_port_of_another_protocol_is_told_in_words() {
         let failure = at(listener, scheme).expect_err(scheme).to_string();
         assert!(failure.contains("port"), "{scheme} on {listener}: {failure}");
     }
+}
+
+/// A folder that goes when it goes.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
+        // Of an earlier process of the same number, if of anybody.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command of an operator's; what it printed, and why it failed if it did.
+fn operate(line: &[&str]) -> (String, Option<Failure>) {
+    let cli = Cli::try_parse_from(std::iter::once("thalweg").chain(line.iter().copied()));
+    let cli = cli.unwrap_or_else(|error| panic!("{line:?}: {error}"));
+    let mut out = Vec::new();
+    let result = match &cli.command {
+        Command::Backup(args) => backup::run(args, &mut out),
+        Command::Restore(args) => backup::restore(args, &mut out),
+        Command::Inspect(args) => inspect::run(args, &mut out),
+        Command::Ledger(args) => ledger::run(args, &mut out),
+        other => panic!("not a command of an operator's: {other:?}"),
+    };
+    (String::from_utf8(out).expect("text"), result.err())
+}
+
+#[test]
+fn a_journal_is_saved_restored_and_inspected_and_damage_is_found() {
+    let folder = Folder::new("journal");
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let sets = [
+        "listeners.mqtt.bind=127.0.0.1:0".to_owned(),
+        "listeners.websocket.enabled=false".to_owned(),
+        format!("data_dir={}", path("data")),
+        "journal.segment_bytes=1MiB".to_owned(),
+    ];
+    let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("legal");
+    let server = Server::start(config).expect("loopback has free ports");
+    let settings = AdminSettings { bind: ([127, 0, 0, 1], 0).into(), token: None };
+    let admin = thalweg_admin::start(server.observer(), settings).expect("loopback has free ports");
+    let url = format!("http://{}", admin.local_addr());
+    let broker = Broker { server };
+    broker.run("sub plant/# -q 1 --id keeper --clean-start false --expiry 1h --timeout 200ms").expect("subscribed");
+    broker.run("pub plant/state -m on -q 1 --retain").expect("published");
+
+    let (books, failure) = operate(&["ledger", "--client", "keeper", "--url", &url]);
+    assert!(failure.is_none() && books.contains("\nkeeper       1 "), "{books}");
+    let holds = "1 sessions, 1 subscriptions, 1 messages queued or in flight";
+    let (said, failure) = operate(&["backup", &path("running"), "--url", &url]);
+    assert!(failure.is_none() && said.contains(holds), "{said}");
+    let (_, failure) = operate(&["backup", &path("stopped"), "--data", &path("data")]);
+    assert!(failure.expect("the broker has it open").to_string().contains("Stop it first"));
+    admin.stop();
+    broker.server.stop();
+    let (said, failure) = operate(&["backup", &path("stopped"), "--data", &path("data")]);
+    assert!(failure.is_none() && said.contains(holds), "{said}");
+
+    for from in ["running", "stopped"] {
+        let to = path(&format!("from-{from}"));
+        let (said, failure) = operate(&["restore", &path(from), &to, "--verify"]);
+        assert!(failure.is_none() && said.contains(holds) && said.contains(", 0 could not be"), "{said}");
+        let (_, failure) = operate(&["restore", &path(from), &to]);
+        assert!(failure.expect("there is something in it").to_string().contains("is not empty"));
+    }
+    let (said, failure) = operate(&["inspect", &path("from-running"), "--records"]);
+    assert!(failure.is_none() && said.contains("client \"keeper\"") && said.contains("plant/state"), "{said}");
+
+    let checkpoint = std::fs::read_dir(path("running")).expect("it is there").flatten();
+    let checkpoint = checkpoint.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("checkpoint-"));
+    let checkpoint = checkpoint.expect("a backup has a checkpoint");
+    let mut bytes = std::fs::read(&checkpoint).expect("it can be read");
+    let last = bytes.len() - 20;
+    bytes[last] ^= 1;
+    // A new file: the old one may be linked to elsewhere.
+    std::fs::remove_file(&checkpoint).expect("it is ours");
+    std::fs::write(&checkpoint, bytes).expect("it is ours");
+    let (said, failure) = operate(&["inspect", &path("running")]);
+    assert!(failure.is_some() && said.contains("DAMAGE"), "{said}");
+    let (_, failure) = operate(&["inspect", &path(".")]);
+    assert!(failure.expect("there is no journal").to_string().contains("has no files of a journal"));
 }
