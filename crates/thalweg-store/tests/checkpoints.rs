@@ -130,7 +130,7 @@ fn every_crash_state_of_runs_with_checkpoints_and_packs_is_survived() {
         all.packs_written += run.reclaimed.packs_written;
         all.packs_removed += run.reclaimed.packs_removed;
         disk.moments(|moment, then| {
-            for (at, crashed) in then.crashes(5, seed ^ moment as u64).into_iter().enumerate() {
+            for (at, crashed) in then.crashes(3, seed ^ moment as u64).into_iter().enumerate() {
                 let what = format!("seed {seed}, moment {moment}, crash {at}");
                 let last = check(&crashed, &run, moment, &what);
                 states += 1;
