@@ -133,6 +133,8 @@ pub struct Book {
     pub receptions: Vec<Reception>,
     /// By client: its wills by number, and when each connection that carried one was lost.
     wills: BTreeMap<String, BTreeMap<u32, Will>>,
+    /// Whether somebody has subscribed to wills.
+    pub wills_count: bool,
     pub trail: Trail,
     breaches: Vec<Breach>,
     counted: BTreeMap<Wrong, u64>,
@@ -156,6 +158,7 @@ impl Book {
             streams: Vec::new(),
             receptions: Vec::new(),
             wills: BTreeMap::new(),
+            wills_count: false,
             trail,
             breaches: Vec::new(),
             counted: BTreeMap::new(),
@@ -372,7 +375,9 @@ impl Book {
     /// The connection that carried it is gone without a goodbye.
     pub fn will_due(&mut self, client: &str, number: u32) {
         let now = self.now();
-        if let Some(will) = self.wills.get_mut(client).and_then(|wills| wills.get_mut(&number)) {
+        if let Some(will) = self.wills.get_mut(client).and_then(|wills| wills.get_mut(&number))
+            && self.wills_count
+        {
             will.lost = now;
         }
     }

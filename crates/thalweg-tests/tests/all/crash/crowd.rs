@@ -44,8 +44,10 @@ impl Crowd {
             busy |= client.turn(self.broker, &mut self.book, at_rest || waits);
         }
         if !self.opened {
-            let waits = |client: &Client| !client.was_online || (client.reception.is_some() && client.is_asking());
+            let is_counted = |client: &Client| client.reception.is_some() || matches!(client.habit, Habit::Heir);
+            let waits = |client: &Client| !client.was_online || (is_counted(client) && client.is_asking());
             self.opened = !self.clients.iter().any(waits);
+            self.book.wills_count = self.opened;
         }
         if !busy {
             std::thread::sleep(REST);

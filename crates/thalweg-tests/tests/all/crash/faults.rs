@@ -159,18 +159,36 @@ fn a_torn_end_is_dropped_and_said_so() {
 }
 
 #[test]
-fn a_file_cut_short_starts_without_its_last_frames_and_says_so() {
-    let Some(home) = home("short") else { return };
+fn an_end_that_never_reached_the_disk_is_dropped_and_said_so() {
+    let Some(home) = home("end") else { return };
     let (sent, segment) = killed_with(&home, 50);
     let frames = frames(&segment);
-    // In the middle of the last frame but nine.
-    open(&segment).set_len(frames[frames.len() - 10] + 20).expect("the segment is writable");
-    let mut process = home.start().expect("a torn tail is no reason not to start");
+    // From the middle of the last frame but nine on, there is what was there before: zeroes.
+    let from = frames[frames.len() - 10] + 20;
+    let zeroes = vec![0; (end_of(&segment) - from) as usize];
+    let mut file = open(&segment);
+    file.seek(SeekFrom::Start(from)).and_then(|_| file.write_all(&zeroes)).expect("the segment is writable");
+    let mut process = home.start().expect("a torn end is no reason not to start");
     assert!(process.log().contains("dropped"), "what was dropped is told:\n{}", process.log());
     let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers();
     assert!(process.ended().is_none());
     let most = waits.iter().copied().max().unwrap_or(0);
     assert!(waits.len() >= 30 && waits.is_subset(&sent) && waits.len() as u32 == most + 1, "a prefix, not {waits:?}");
+}
+
+#[test]
+fn a_file_cut_short_stops_the_start_until_repair() {
+    let Some(home) = home("short") else { return };
+    let (sent, segment) = killed_with(&home, 50);
+    let frames = frames(&segment);
+    // A torn write changes what is in a file and never how long it is: this is no crash's doing.
+    open(&segment).set_len(frames[frames.len() - 10] + 20).expect("the segment is writable");
+    let name = segment.file_name().expect("it has one").to_string_lossy().into_owned();
+    refused(&home, &[&name, "--repair"]);
+    let process = home.clone().flag("--repair").start().expect("with --repair it starts");
+    assert!(process.log().contains(&name), "the loss is listed:\n{}", process.log());
+    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers();
+    assert!(waits.len() >= 30 && waits.is_subset(&sent), "{waits:?}");
 }
 
 #[test]
