@@ -52,6 +52,11 @@ impl Gathering {
         self.batch.number
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.bytes.is_empty()
+    }
+
+    /// Bytes that will be written as things stand.
     pub(crate) fn len(&self) -> usize {
         self.batch.bytes.len() - self.void
     }

@@ -398,9 +398,17 @@ impl Links {
     /// The records that were persisted since this was last asked, if there are any or if anything waits for them; the
     /// next are another batch. `spare` is used for those.
     pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
-        let number = self.batch.number();
-        let is_waited_for = self.holding.back().is_some_and(|(batch, _)| *batch == number);
+        let is_waited_for = self.is_batch_waited_for();
         self.batch.take(spare, is_waited_for)
+    }
+
+    /// Whether [`Links::take_batch`] would give one.
+    pub fn has_batch(&self) -> bool {
+        !self.batch.is_empty() || self.is_batch_waited_for()
+    }
+
+    fn is_batch_waited_for(&self) -> bool {
+        self.holding.back().is_some_and(|(batch, _)| *batch == self.batch.number())
     }
 
     /// Bytes of the batch that is being gathered.

@@ -17,7 +17,7 @@ use thalweg_model::{Message, Span};
 use thalweg_store::committer::{Committer, CommitterHandle, CommitterSettings, Event};
 use thalweg_store::{
     Archive, Batch, CheckpointSettings, Checkpointer, CheckpointerHandle, Fill, FrameView, Index, Inventory, Loaded,
-    Log, LogError, OpenError, Options, OsDisk, Place, load,
+    Log, LogError, OpenError, Options, OsDisk, Place, SpareKeeper, load,
 };
 
 /// The directory of the journal within `data_dir`.
@@ -49,6 +49,7 @@ pub(crate) struct Journal {
 pub(crate) struct JournalThreads {
     committer: Option<Committer>,
     checkpointer: Option<Checkpointer<OsDisk>>,
+    spares: Option<SpareKeeper>,
     /// Ends when the sender is gone.
     fetcher: Option<JoinHandle<()>>,
     journal: Option<Arc<Journal>>,
@@ -220,6 +221,12 @@ impl Opened {
         let checkpointer =
             Checkpointer::start(archive, inventory.clone(), checkpoints, move || durable.durable(), on_round)?;
         let Some(asking) = checkpointer.handle() else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
+        let spares = SpareKeeper::start(inventory.clone())?;
+        if recovered.quarantined > 0 {
+            // Until there is a checkpoint behind it, the next start would meet the damage again.
+            let round = checkpointer.checkpoint_now();
+            round.map_err(|error| std::io::Error::other(error.to_string()))?;
+        }
         let (sender, receiver) = mpsc::channel();
         let journal =
             Arc::new(Journal { fetches: Mutex::new(Some(sender)), checkpointer: asking, counters: counters.clone() });
@@ -285,6 +292,7 @@ impl Opened {
         let threads = JournalThreads {
             committer: Some(committer),
             checkpointer: Some(checkpointer),
+            spares: Some(spares),
             fetcher: Some(fetcher),
             journal: Some(journal.clone()),
         };
@@ -411,6 +419,7 @@ impl JournalThreads {
     /// Writes and syncs what was handed over, and ends.
     pub(crate) fn stop(&mut self) {
         drop(self.checkpointer.take());
+        drop(self.spares.take());
         if let Some(committer) = self.committer.take() {
             committer.stop();
         }

@@ -12,12 +12,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_fronts::Batch;
 use thalweg_kernel::{Safety, ShardId};
+use thalweg_model::{Span, Time};
 use thalweg_store::committer::{CommitterHandle, Submission, Sync};
 
 /// Batches larger than this are handed over before the turn ends.
 const BATCH_BYTES: usize = 4 << 20;
 /// Bytes under way to the committer above which publishers are paused for a moment.
 const BACKLOG_BYTES_MAX: usize = 32 << 20;
+/// The longest a batch gathers while there is more to read.
+const GATHER_MAX: Span = Span::from_millis(1);
 /// Buffers kept for coming batches.
 const SPARE_MAX: usize = 4;
 
@@ -47,6 +50,10 @@ pub(crate) struct Commits {
     under_way_max: usize,
     /// Bytes handed over and not written.
     backlog: usize,
+    /// Since when there could have been a batch.
+    gathering_since: Option<Time>,
+    /// From handing over to durable, the last time.
+    last_sync: Span,
     /// By shard: how many mails it was sent, and how many of them it has said are safe.
     mailed: Vec<u64>,
     stored: Vec<u64>,
@@ -61,6 +68,7 @@ struct Open {
     safety: Safety,
     bytes: usize,
     needs: Vec<(u16, u64)>,
+    since: Time,
 }
 
 impl Commits {
@@ -75,6 +83,8 @@ impl Commits {
             completed: 0,
             under_way_max: if shards > 1 { 2 } else { 1 },
             backlog: 0,
+            gathering_since: None,
+            last_sync: Span::ZERO,
             mailed: vec![0; shards],
             stored: vec![0; shards],
             needs: Vec::new(),
@@ -118,10 +128,10 @@ impl Commits {
         self.owed.push_back((current, from, mail));
     }
 
-    fn hand_over(&mut self, id: ShardId, batch: Batch) {
+    fn hand_over(&mut self, id: ShardId, batch: Batch, now: Time) {
         let needs = std::mem::take(&mut self.needs);
         let Batch { number, bytes, safety } = batch;
-        let open = Open { number, safety, bytes: bytes.len(), needs };
+        let open = Open { number, safety, bytes: bytes.len(), needs, since: now };
         if bytes.is_empty() {
             self.give_back(bytes);
         } else if let Some((_, committer)) = &self.journal {
@@ -180,18 +190,29 @@ impl Commits {
 }
 
 impl Shard {
-    /// Hands what was persisted to the committer, unless it should gather more.
-    pub(super) fn end_batch(&mut self) {
-        if !self.commits.should_gather() {
+    /// Hands what was persisted to the committer, unless it should gather more: while others are under way, and while
+    /// there is more to read, for as long as the last sync took. What is settled meanwhile is not written.
+    pub(super) fn end_batch(&mut self, was_idle: bool) {
+        if !self.links.has_batch() || self.commits.should_gather() {
+            return;
+        }
+        let since = *self.commits.gathering_since.get_or_insert(self.now);
+        if was_idle || self.now.since(since) >= self.commits.last_sync.min(GATHER_MAX) {
             self.close_batch();
         }
+    }
+
+    /// Whether a batch will be handed over in the next turn, unless there is more to read.
+    pub(super) fn is_batch_due(&self) -> bool {
+        self.links.has_batch() && !self.commits.should_gather()
     }
 
     /// Hands what was persisted to the committer.
     pub(super) fn close_batch(&mut self) {
         let spare = self.commits.spare.pop().unwrap_or_default();
+        self.commits.gathering_since = None;
         match self.links.take_batch(spare) {
-            Some(batch) => self.commits.hand_over(self.id, batch),
+            Some(batch) => self.commits.hand_over(self.id, batch, self.now),
             // Nobody waits for what was sent away either.
             None => self.commits.needs.clear(),
         }
@@ -213,6 +234,9 @@ impl Shard {
         }
         if let Some(durable) = committed.durable {
             self.commits.durable = durable;
+            if let Some(open) = self.commits.open.iter().find(|open| open.number == durable) {
+                self.commits.last_sync = crate::clock::now().since(open.since);
+            }
         }
         for buffer in committed.spent {
             self.commits.give_back(buffer);

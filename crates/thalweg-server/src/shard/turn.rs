@@ -161,6 +161,7 @@ impl Shard {
         self.sleep(events);
         self.now = clock::now();
         self.counts.turns += 1;
+        let was_idle = events.is_empty();
         for event in events.iter() {
             if event.token() == MAILBOX {
                 continue;
@@ -190,14 +191,14 @@ impl Shard {
         }
         self.carry_out();
         self.fetch();
-        self.end_batch();
+        self.end_batch(was_idle);
         self.complete_batches();
         self.flush_dirty();
     }
 
     /// Waits for events; not at all if there is work.
     fn sleep(&mut self, events: &mut Events) {
-        let busy = !self.ready.is_empty() || self.kernel.has_work();
+        let busy = !self.ready.is_empty() || self.kernel.has_work() || self.is_batch_due();
         let mut timeout = Duration::ZERO;
         if !busy {
             self.sleeping.store(true, Ordering::SeqCst);
