@@ -163,8 +163,8 @@ fn an_end_that_never_reached_the_disk_is_dropped_and_said_so() {
     let Some(home) = home("end") else { return };
     let (sent, segment) = killed_with(&home, 50);
     let frames = frames(&segment);
-    // From the middle of the last frame but nine on, there is what was there before: zeroes.
-    let from = frames[frames.len() - 10] + 20;
+    // From the first bytes of the payload of the last frame but nine on, there is what was there before: zeroes.
+    let from = frames[frames.len() - 10] + 52;
     let zeroes = vec![0; (end_of(&segment) - from) as usize];
     let mut file = open(&segment);
     file.seek(SeekFrom::Start(from)).and_then(|_| file.write_all(&zeroes)).expect("the segment is writable");

@@ -19,6 +19,7 @@ mod disk;
 mod faults;
 mod habit;
 mod hand;
+mod interop;
 mod ledger;
 mod luck;
 mod power;
@@ -59,10 +60,10 @@ fn a_broker_that_forgets_is_found_out() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("forgetful"), 2, Way::Forget, End::AfterKills(3));
-    for wrong in [Wrong::Lost, Wrong::SessionLost] {
-        assert!(verdict.book.count(wrong) > 0, "{wrong:?} was not noticed:\n{}", verdict.text);
-    }
+    let verdict = run(Home::new("forgetful"), 2, Way::Forget, End::AfterKills(4));
+    let sessions = verdict.book.count(Wrong::SessionLost);
+    let messages = verdict.book.count(Wrong::Lost) + verdict.book.count(Wrong::Retained);
+    assert!(sessions > 0 && messages > 0, "{sessions} sessions, {messages} messages were missed:\n{}", verdict.text);
 }
 
 #[test]

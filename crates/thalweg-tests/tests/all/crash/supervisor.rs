@@ -112,6 +112,8 @@ impl Rounds {
             self.toll.ready_after.push(process.ready_after);
             let life = match (&self.way, end) {
                 (Way::Spare, End::At(moment)) => moment.saturating_duration_since(Instant::now()).as_secs_f64(),
+                // In the first one everybody subscribes.
+                _ if self.toll.rounds == 1 => LIFE.1,
                 _ => LIFE.0 + (LIFE.1 - LIFE.0) * self.luck.part().powi(3),
             };
             let until = Instant::now() + Duration::from_secs_f64(life);
