@@ -4,7 +4,7 @@
 //! its receivers have settled by then need not be written at all, nor that they did. Nobody can tell the difference: its
 //! publisher is answered when the batch is safe, and after a crash there is nothing to deliver.
 
-use thalweg_kernel::journal::Record;
+use thalweg_kernel::journal::{Record, Reference};
 use thalweg_kernel::{Safety, Spot, Tag};
 
 /// Records of one shard that are persisted together.
@@ -36,6 +36,8 @@ pub(crate) struct Gathering {
 struct Mark {
     first: u64,
     last: u64,
+    /// From one entry's serial to the next.
+    step: u64,
     offset: u32,
     len: u32,
     /// Entries that are not forgotten.
@@ -76,10 +78,10 @@ impl Gathering {
                 } else if !message.is_last_value
                     && message.held.is_none()
                     && let (Some(first), Some(last)) = (entries.first(), entries.last())
-                    && last.serial - first.serial + 1 == entries.len() as u64
+                    && let Some(step) = step(entries)
                 {
                     let (first, last, live) = (first.serial, last.serial, entries.len() as u32);
-                    self.marks.push(Mark { first, last, offset: offset as u32, len: len as u32, live });
+                    self.marks.push(Mark { first, last, step, offset: offset as u32, len: len as u32, live });
                 }
             }
             // Another record speaks of the entry: its message must be there.
@@ -109,7 +111,8 @@ impl Gathering {
     fn find(&self, serial: u64) -> Option<usize> {
         let at = self.marks.partition_point(|mark| mark.last < serial);
         let mark = self.marks.get(at)?;
-        (mark.first <= serial && mark.live != NEVER).then_some(at)
+        let is_its_own = mark.first <= serial && (serial - mark.first) % mark.step == 0;
+        (is_its_own && mark.live != NEVER).then_some(at)
     }
 
     fn unmark(&mut self, serial: u64) {
@@ -175,6 +178,14 @@ impl Gathering {
     }
 }
 
+/// How far apart the entries' serials are; nothing if they are not evenly so.
+fn step(entries: &[Reference<'_>]) -> Option<u64> {
+    let [first, second, ..] = entries else { return Some(1) };
+    let step = second.serial.checked_sub(first.serial).filter(|step| *step > 0)?;
+    let is_even = |pair: &[Reference<'_>]| pair[1].serial.checked_sub(pair[0].serial) == Some(step);
+    entries.windows(2).all(is_even).then_some(step)
+}
+
 /// Stands for the live entries of a message that is written in any case.
 const NEVER: u32 = u32::MAX;
 
@@ -182,7 +193,7 @@ const NEVER: u32 = u32::MAX;
 mod tests {
     use super::*;
     use std::borrow::Cow;
-    use thalweg_kernel::journal::{BodyRecord, MessageRecord, Reference};
+    use thalweg_kernel::journal::{BodyRecord, MessageRecord};
     use thalweg_model::{Reliability, RetainOp, Time};
 
     fn message(gathering: &mut Gathering, entries: &[(u64, Tag)]) -> Spot {
