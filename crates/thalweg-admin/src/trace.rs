@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
-use thalweg_kernel::{Explained, home};
+use thalweg_kernel::{Explained, Limits, Safety, home};
 use thalweg_model::Address;
 use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS, Span, Stages};
 
@@ -58,6 +58,10 @@ struct Part {
     may_publish: Option<bool>,
     levels_max: usize,
     stages: Stages,
+    /// How safe what is acknowledged must be, by this topic's filters or in general; nothing without a journal.
+    safety: Option<Safety>,
+    /// Receivers for which it would be written down.
+    durable: usize,
 }
 
 pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> {
@@ -69,12 +73,17 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> 
     let said = asker.all(move |inside| {
         let explained = inside.kernel.explain(&address, None);
         let publisher = publisher.as_deref().filter(|client| inside.kernel.session_view(client).is_some());
+        let may_publish = publisher.map(|client| !inside.kernel.explain(&address, Some(client)).denied);
+        let is_durable = |client: &str| inside.kernel.session_view(client).is_some_and(|view| view.durable);
+        let limits = inside.kernel.limits();
         Part {
             shard: inside.shard,
-            may_publish: publisher.map(|client| !inside.kernel.explain(&address, Some(client)).denied),
+            may_publish,
+            durable: explained.receivers.iter().filter(|(client, _)| is_durable(client)).count(),
             explained,
-            levels_max: inside.kernel.limits().levels_max,
+            levels_max: limits.levels_max,
             stages: inside.stages.clone(),
+            safety: limits.journal.then(|| safety_of(limits, &address)),
         }
     });
     let said = said.await?;
@@ -89,10 +98,10 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
     let mut stages = Stages::default();
     parts.iter().for_each(|part| stages.merge(&part.stages));
     let mut rows = Vec::new();
-    let mut add = |span: Span, shard: Option<u16>, subject: &str, decision: String| {
-        let histogram = &stages.histograms[span as usize];
+    let mut add = |span: usize, shard: Option<u16>, subject: &str, decision: String| {
+        let histogram = &stages.histograms[span];
         rows.push(Row {
-            span: SPANS[span as usize],
+            span: SPANS[span],
             shard,
             subject: subject.to_owned(),
             decision,
@@ -105,15 +114,15 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
     let publisher = from.as_deref().unwrap_or("any publisher");
     let levels = topic.split('/').count();
     let levels_max = parts.first().map_or(usize::MAX, |part| part.levels_max);
-    add(Span::NetRead, entered, publisher, "bytes are read, many packets at once".into());
-    add(Span::WireDecode, entered, publisher, "a PUBLISH of its protocol, borrowed from the buffer".into());
-    add(Span::FrontIn, entered, &topic, format!("{levels} levels, {} bytes: a legal address", topic.len()));
+    add(Span::NetRead as usize, entered, publisher, "bytes are read, many packets at once".into());
+    add(Span::WireDecode as usize, entered, publisher, "a PUBLISH of its protocol, borrowed from the buffer".into());
+    add(Span::FrontIn as usize, entered, &topic, format!("{levels} levels, {} bytes: a legal address", topic.len()));
     let denied = entry.is_some_and(|part| part.may_publish == Some(false));
     let too_deep = levels > levels_max;
     let receivers: usize = parts.iter().map(|part| part.explained.receivers.len()).sum();
     let groups: usize = parts.iter().map(|part| part.explained.groups.len()).sum();
     add(
-        Span::KernelPublish,
+        Span::KernelPublish as usize,
         entered,
         publisher,
         match (denied, entry.is_some()) {
@@ -124,7 +133,7 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
     );
     if too_deep {
         let decision = format!("refused: {levels} levels, and limits.topic_levels_max is {levels_max}");
-        add(Span::KernelPublish, entered, &topic, decision);
+        add(Span::KernelPublish as usize, entered, &topic, decision);
     }
     let goes_on = !denied && !too_deep;
     if goes_on {
@@ -133,21 +142,22 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
             true => "there is a last value, which a retained publish replaces",
             false => "there is no last value; a retained publish sets one",
         };
-        add(Span::KernelPublish, Some(keeper), &topic, decision.into());
+        add(Span::KernelPublish as usize, Some(keeper), &topic, decision.into());
         for part in parts {
             let (here, shared) = (part.explained.receivers.len(), part.explained.groups.len());
             let decision = format!("{here} receivers and {shared} groups on this shard");
-            add(Span::KernelPublish, Some(part.shard), &topic, decision);
+            add(Span::KernelPublish as usize, Some(part.shard), &topic, decision);
             for (group, what) in part.explained.groups.iter().take(RECEIVERS_NAMED_MAX) {
-                add(Span::KernelPublish, Some(part.shard), group, format!("one member gets it: {what}"));
+                add(Span::KernelPublish as usize, Some(part.shard), group, format!("one member gets it: {what}"));
             }
         }
+        add(STORE_COMMIT, None, &topic, kept(parts, groups));
         let all = parts.iter().flat_map(|part| part.explained.receivers.iter().map(|receiver| (part.shard, receiver)));
         for (shard, (client, what)) in all.take(RECEIVERS_NAMED_MAX) {
-            add(Span::FrontOut, Some(shard), client, what.clone());
+            add(Span::FrontOut as usize, Some(shard), client, what.clone());
         }
         if receivers > RECEIVERS_NAMED_MAX {
-            add(Span::FrontOut, None, &topic, format!("and {} more", receivers - RECEIVERS_NAMED_MAX));
+            add(Span::FrontOut as usize, None, &topic, format!("and {} more", receivers - RECEIVERS_NAMED_MAX));
         }
     }
     let outcome = match (goes_on, receivers + groups) {
@@ -160,14 +170,48 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         "no_match" => "QoS 1 and 2: acknowledged, and MQTT 5 publishers hear that nobody wanted it",
         _ => "QoS 1 and 2: acknowledged; QoS 0: nothing to say",
     };
-    add(Span::FrontAck, entered, publisher, acknowledged.into());
+    add(Span::FrontAck as usize, entered, publisher, acknowledged.into());
     if receivers + groups > 0 && goes_on {
-        add(Span::NetWrite, None, &topic, "one write per connection and turn, whatever it gathered".into());
-        add(Span::KernelSettle, None, &topic, "QoS 1 and 2: forgotten once the receiver has acknowledged".into());
+        add(Span::NetWrite as usize, None, &topic, "one write per connection and turn, whatever it gathered".into());
+        add(
+            Span::KernelSettle as usize,
+            None,
+            &topic,
+            "QoS 1 and 2: forgotten once the receiver has acknowledged".into(),
+        );
     }
     let (receivers, groups) = if goes_on { (receivers, groups) } else { (0, 0) };
     Trace { topic, from, dry_run: true, outcome, receivers, groups, rows, shards_silent }
 }
+
+/// What is written down, and what the acknowledgement waits for.
+fn kept(parts: &[Part], groups: usize) -> String {
+    let Some(safety) = parts.iter().find_map(|part| part.safety) else {
+        return "nothing is written: there is no journal".into();
+    };
+    let durable: usize = parts.iter().map(|part| part.durable).sum();
+    if durable + groups == 0 {
+        return "nothing is written, unless it is a retained publish".into();
+    }
+    let whom = match groups {
+        0 => format!("for {durable} sessions that outlive their connection"),
+        _ => format!("for {durable} sessions, and groups with members, that outlive their connection"),
+    };
+    let when = match safety {
+        Safety::Durable => "is on the disk",
+        Safety::Written | Safety::Lazy => "is written; the disk follows",
+    };
+    format!("written down {whom}; QoS 1 and 2 are acknowledged when that {when}")
+}
+
+/// What `journal.filters` say of the address, or what holds in general. The publisher's listener may say otherwise.
+fn safety_of(limits: &Limits, address: &str) -> Safety {
+    let said = limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
+    said.map(|(_, safety)| *safety).max().unwrap_or(limits.safety)
+}
+
+/// Where [`SPANS`] has it. It has no samples: a commit is shared by all messages in it.
+const STORE_COMMIT: usize = 4;
 
 /// The mean of a stage's samples.
 pub(crate) fn mean(histogram: &Histogram) -> Option<u64> {
@@ -188,6 +232,7 @@ pub(crate) fn quantile(histogram: &Histogram, percent: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_model::Filter;
 
     fn part(shard: u16, receivers: usize, may_publish: Option<bool>) -> Part {
         let receiver = |n| (format!("client-{n}").into(), "delivered at once".to_owned());
@@ -198,7 +243,8 @@ mod tests {
             shards: Vec::new(),
             has_last_value: false,
         };
-        Part { shard, explained, may_publish, levels_max: 3, stages: Stages::default() }
+        let (stages, safety) = (Stages::default(), Some(Safety::Durable));
+        Part { shard, explained, may_publish, levels_max: 3, stages, safety, durable: 0 }
     }
 
     fn check(topic: &str, parts: &[Part], outcome: &str, receivers: usize) -> Trace {
@@ -226,6 +272,24 @@ mod tests {
         let places = trace.rows.iter().map(|row| SPANS.iter().position(|span| *span == row.span));
         let places: Vec<usize> = places.map(|place| place.expect("a name of DESIGN §4")).collect();
         assert!(places.is_sorted());
+    }
+
+    #[test]
+    fn what_is_written_down_is_said_with_what_waits_for_it() {
+        assert_eq!(SPANS[STORE_COMMIT], "store.commit");
+        let (one, other) = (part(0, 2, None), part(1, 1, None));
+        assert_eq!(kept(&[one, other], 0), "nothing is written, unless it is a retained publish");
+        let parts = [part(0, 2, None), Part { durable: 1, ..part(1, 1, None) }];
+        assert_eq!(
+            kept(&parts, 0),
+            "written down for 1 sessions that outlive their connection; QoS 1 and 2 are acknowledged when that is on the disk"
+        );
+        let parts = [Part { safety: None, durable: 1, ..part(0, 1, None) }];
+        assert_eq!(kept(&parts, 0), "nothing is written: there is no journal");
+        let filters = [("a/#", Safety::Written), ("a/+", Safety::Durable)];
+        let filters = filters.map(|(filter, safety)| (Filter::new(filter).expect("legal"), safety));
+        let limits = Limits { safety: Safety::Written, safety_filters: filters.into(), ..Limits::default() };
+        assert_eq!((safety_of(&limits, "a/b"), safety_of(&limits, "b")), (Safety::Durable, Safety::Written));
     }
 
     #[test]

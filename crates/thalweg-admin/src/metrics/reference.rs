@@ -31,7 +31,8 @@ pub fn reference() -> String {
     let _ = write!(
         out,
         "\n## Labels\n\n\
-         - `stage`: {}. `store.commit` and `cluster.forward` have no samples before there is a store and a cluster.\n\
+         - `stage`: {}. `store.commit` has no samples, since it is shared by all messages of a commit: see \
+         `thalweg_journal_sync_seconds_total`. `cluster.forward` has none before there is a cluster.\n\
          - `reason` of `thalweg_copies_dropped_total`: {drops}.\n\
          - `reason` of `thalweg_lobby_turned_away_total`: those of the lobby's counters that say why. All of them: {lobby}.\n\n\
          ## How they add up\n\n\
