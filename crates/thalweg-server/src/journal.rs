@@ -306,6 +306,15 @@ struct Metered {
     counters: Arc<Counters>,
 }
 
+impl Metered {
+    /// Nothing is lost, and an operator must know: the disk may be about to fail.
+    fn tell_mended(&mut self) {
+        if let Some(error) = self.log.take_mended() {
+            tracing::error!("the disk of the journal is at fault, look after it: {error}");
+        }
+    }
+}
+
 impl Log for Metered {
     fn append(&mut self, batches: &[Batch<'_>]) -> Result<Vec<Place>, LogError> {
         let places = self.log.append(batches)?;
@@ -313,6 +322,7 @@ impl Log for Metered {
         self.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.frames.fetch_add(places.len() as u64, Ordering::Relaxed);
+        self.tell_mended();
         Ok(places)
     }
 
@@ -321,6 +331,7 @@ impl Log for Metered {
         let durable = self.log.commit();
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.counters.sync_nanos.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.tell_mended();
         durable
     }
 

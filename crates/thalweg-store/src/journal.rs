@@ -29,6 +29,8 @@ pub struct Journal<D: Disk> {
     /// How much of `pending` was written.
     written: usize,
     failed: Option<String>,
+    /// An error that was overcome.
+    mended: Option<String>,
     _lock: D::Lock,
 }
 
@@ -100,9 +102,15 @@ impl<D: Disk> Journal<D> {
             pending: Vec::new(),
             written: 0,
             failed: None,
+            mended: None,
             _lock: lock,
         };
         Ok((journal, recovered))
+    }
+
+    /// An error that was overcome since this was last asked, in words: the disk may be about to fail.
+    pub fn take_mended(&mut self) -> Option<String> {
+        self.mended.take()
     }
 
     /// What readers and the checkpointer share.
@@ -216,6 +224,7 @@ impl<D: Disk> Journal<D> {
         match moved {
             Ok(()) => {
                 self.now_durable();
+                self.mended = Some(format!("{fault}; the same frames are durable in {} now", self.active_name()));
                 Ok(())
             }
             Err(again) => {
