@@ -111,7 +111,7 @@ impl Gathering {
     fn find(&self, serial: u64) -> Option<usize> {
         let at = self.marks.partition_point(|mark| mark.last < serial);
         let mark = self.marks.get(at)?;
-        let is_its_own = mark.first <= serial && (serial - mark.first) % mark.step == 0;
+        let is_its_own = mark.first <= serial && (serial - mark.first).is_multiple_of(mark.step);
         (is_its_own && mark.live != NEVER).then_some(at)
     }
 
