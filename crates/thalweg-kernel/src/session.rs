@@ -349,10 +349,6 @@ impl Kernel {
             }
             let safety = open.grants.safety.unwrap_or(self.limits.safety);
             self.end_session_as(id, safety, now, fx);
-            if self.limits.journal {
-                // What is forgotten must not come back after the answer.
-                fx.hold(open.link);
-            }
         } else if self.sessions.len() >= self.limits.sessions_max {
             return Err(OpenRefusal::TooManySessions);
         } else if self.pressure >= Pressure::RefuseSessions {
@@ -404,6 +400,9 @@ impl Kernel {
         if durable {
             let safety = self.session_safety(id);
             self.persist_session(id, safety, fx);
+        }
+        if self.limits.journal {
+            // A session of that name may have ended just now, and must not come back after the answer.
             fx.hold(link);
         }
         Ok(Opened { session: id, resumed: false, expiry })
@@ -487,9 +486,14 @@ impl Kernel {
             && let Some(tag) = session.repeats.pop_front()
         {
             let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else { continue };
-            let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
+            let SlotState::ExpectSettle(entry) = &mut slot.state else {
+                // It went to another member of its group meanwhile: this receiver will never speak of it.
+                session.window.remove(tag);
+                continue;
+            };
             slot.sent_at = now;
             entry.redelivered = true;
+            let watched = entry.group == NO_GROUP || std::mem::replace(&mut session.group_timer, true);
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, now)) == Sent::TooLarge {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
@@ -501,6 +505,9 @@ impl Kernel {
                 continue;
             }
             self.ledger.redelivered += 1;
+            if !watched && self.limits.group_settle_timeout != Span::FOREVER {
+                self.timers.set(now + self.limits.group_settle_timeout, id, TimerKind::GroupSettle);
+            }
         }
     }
 

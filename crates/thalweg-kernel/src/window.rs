@@ -109,21 +109,23 @@ impl Window {
     }
 
     pub(crate) fn get_mut(&mut self, tag: Tag) -> Option<&mut Slot> {
-        match self.index(tag) {
-            Some(index) => self.ring.get_mut(index)?.as_mut(),
-            None => self.aside.get_mut(&tag),
+        // The ring may have a hole where a tag is that was set aside.
+        if !self.aside.is_empty() && self.aside.contains_key(&tag) {
+            return self.aside.get_mut(&tag);
         }
+        self.ring.get_mut(self.index(tag)?)?.as_mut()
     }
 
     /// Takes a delivery out; its tag may be given again.
     pub(crate) fn remove(&mut self, tag: Tag) -> Option<Slot> {
-        let slot = match self.index(tag) {
-            Some(index) => {
-                let slot = self.ring.get_mut(index)?.take()?;
+        let aside = if self.aside.is_empty() { None } else { self.aside.remove(&tag) };
+        let slot = match aside {
+            Some(slot) => slot,
+            None => {
+                let slot = self.ring.get_mut(self.index(tag)?)?.take()?;
                 self.trim();
                 slot
             }
-            None => self.aside.remove(&tag)?,
         };
         self.unsettled -= 1;
         Some(slot)
@@ -227,6 +229,25 @@ mod tests {
             assert_eq!(window.len(), 1);
         }
         assert_eq!(Window::restored(Vec::new(), Time::ZERO).push(Entry::for_test(), Time::ZERO), 1);
+    }
+
+    #[test]
+    fn a_delivery_set_aside_is_found_although_the_ring_has_come_round_to_its_tag() {
+        let mut window = Window::default();
+        let stuck = window.push(Entry::for_test(), Time::ZERO);
+        let mut tags = VecDeque::new();
+        // The ring lies around the old tag.
+        for _ in 0..usize::from(Tag::MAX) + 5 {
+            tags.push_back(window.push(Entry::for_test(), Time::ZERO));
+            if tags.len() > 10 {
+                assert!(tags.pop_front().and_then(|tag| window.remove(tag)).is_some());
+            }
+        }
+        assert!(window.get_mut(stuck).is_some());
+        assert!(window.remove(stuck).is_some());
+        assert!(window.remove(stuck).is_none());
+        assert!(tags.into_iter().all(|tag| window.remove(tag).is_some()));
+        assert_eq!(window.len(), 0);
     }
 
     #[test]

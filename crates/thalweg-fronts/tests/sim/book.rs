@@ -29,13 +29,21 @@ pub struct Message {
     /// How often the client sent it.
     transmissions: u32,
     acknowledged: bool,
+    /// When it was acknowledged, in the order of the book's events, and what of the journal was written then.
+    acknowledged_at: (u64, usize),
 }
 
 /// One session of a client: ended by a clean start or by its expiry, after which the client has another.
 pub struct Session {
     pub client: usize,
-    /// Filters in force since a moment at least, and their QoS.
-    subscriptions: HashMap<String, (u64, QoS)>,
+    /// It outlives the broker.
+    persistent: bool,
+    /// What the broker knew of it was lost in part, as its operator has agreed to.
+    vague: bool,
+    /// Filters in force since a moment at least, their QoS, and what of the journal was written then.
+    subscriptions: HashMap<String, (u64, QoS, usize)>,
+    /// Filters that were ever asked for, and when the end of the subscription was acknowledged.
+    filters: HashMap<String, Option<u64>>,
     /// How often each message was accepted.
     accepted: HashMap<Serial, u32>,
     /// Groups it has asked to join.
@@ -56,6 +64,14 @@ pub struct Book {
     moment: u64,
     /// Groups (by their topic's first two levels) of which a member's session ended or unsubscribed.
     pub disturbed: HashSet<String>,
+    /// Messages of groups that were given to a member which does not outlive the broker.
+    fleeting: HashSet<Serial>,
+    /// How much of the journal is written.
+    pub written: usize,
+    /// Acknowledgements wait for the journal, and with it for every shard that has a part in it.
+    pub is_journaled: bool,
+    crashes: usize,
+    swallowed: HashSet<(usize, Serial)>,
     group_accepted: HashMap<Serial, u32>,
 }
 
@@ -109,6 +125,7 @@ impl Book {
             moment,
             transmissions: 0,
             acknowledged: false,
+            acknowledged_at: (0, 0),
         });
         Serial(self.messages.len() as u64)
     }
@@ -117,22 +134,67 @@ impl Book {
     pub fn sending(&mut self, serial: Serial) -> &Message {
         let message = &mut self.messages[serial.0 as usize - 1];
         message.transmissions += 1;
+        if is_traced() {
+            let Message { publisher, topic, qos, retain, .. } = &*message;
+            println!("client {publisher} sends message {} on {topic} {qos:?} retain {retain}", serial.0);
+        }
         message
     }
 
     pub fn acknowledged(&mut self, serial: Serial, reason: ReasonCode) {
         assert!(!reason.is_error(), "message {} was refused: {reason:?}", serial.0);
-        self.messages[serial.0 as usize - 1].acknowledged = true;
+        let at = (self.tick(), self.written);
+        if is_traced() {
+            println!("message {} is acknowledged: {reason:?}, {} batches written", serial.0, self.written);
+        }
+        let message = &mut self.messages[serial.0 as usize - 1];
+        message.acknowledged = true;
+        message.acknowledged_at = at;
     }
 
-    pub fn new_session(&mut self, client: usize) -> usize {
+    /// The broker is gone, and the next one knows what was written by `kept`. `vague`: part of what was written is lost.
+    pub fn crash(&mut self, kept: usize, vague: bool) {
+        self.crashes += 1;
+        for session in &mut self.sessions {
+            // What was about to be sent may be sent anew, and with it what has been sent.
+            session.seen.values_mut().for_each(|(_, fresh)| *fresh = 0);
+            session.vague |= vague;
+            if vague {
+                session.subscriptions.retain(|_, (.., written)| *written <= kept);
+            }
+        }
+        for message in self.messages.iter_mut().filter(|message| vague && message.acknowledged_at.1 > kept) {
+            message.acknowledged = false;
+        }
+    }
+
+    pub fn make_vague(&mut self, session: usize) {
+        self.sessions[session].vague = true;
+    }
+
+    pub fn is_vague(&self, session: usize) -> bool {
+        self.sessions[session].vague
+    }
+
+    /// A client has taken a message for the repetition of another one.
+    pub fn swallowed(&mut self, session: usize, got: &Got) {
+        if let Some(serial) = Serial::of(&got.payload) {
+            self.sessions[session].accepted.entry(serial).or_insert(0);
+            self.swallowed.insert((session, serial));
+        }
+    }
+
+    pub fn new_session(&mut self, client: usize, persistent: bool) -> usize {
         if let Some(old) = self.sessions.iter().rposition(|session| session.client == client) {
             let groups = std::mem::take(&mut self.sessions[old].groups);
             self.disturbed.extend(groups);
         }
         self.sessions.push(Session {
             client,
+            persistent,
+            vague: false,
             subscriptions: HashMap::new(),
+            filters: HashMap::new(),
             accepted: HashMap::new(),
             groups: HashSet::new(),
             seen: HashMap::new(),
@@ -151,11 +213,18 @@ impl Book {
 
     pub fn subscribing(&mut self, session: usize, filter: &str) {
         self.sessions[session].groups.extend(group_of(filter));
+        self.sessions[session].filters.insert(filter.to_owned(), None);
     }
 
     pub fn subscribed(&mut self, session: usize, filter: &str, qos: QoS) {
+        let (moment, written) = (self.tick(), self.written);
+        let subscription = self.sessions[session].subscriptions.entry(filter.to_owned());
+        subscription.or_insert((moment, qos, written)).1 = qos;
+    }
+
+    pub fn unsubscribed(&mut self, session: usize, filter: &str) {
         let moment = self.tick();
-        self.sessions[session].subscriptions.entry(filter.to_owned()).or_insert((moment, qos)).1 = qos;
+        self.sessions[session].filters.insert(filter.to_owned(), Some(moment));
     }
 
     pub fn unsubscribing(&mut self, session: usize, filter: &str) {
@@ -170,7 +239,7 @@ impl Book {
         let message = &self.messages[serial.0 as usize - 1];
         let session = &mut self.sessions[number];
         let who = format!("client {} session {number}, message {} on {}", session.client, serial.0, message.topic);
-        if std::env::var_os("THALWEG_SIM_TRACE").is_some() {
+        if is_traced() {
             println!("{} {who} {:?} {got:?}", now.nanos(), message.qos);
         }
         assert_eq!(got.topic, message.topic, "{who}: the topic has changed");
@@ -178,6 +247,15 @@ impl Book {
         assert!(got.qos <= message.qos, "{who}: QoS {:?} has become {:?}", message.qos, got.qos);
         let in_group = message.topic.starts_with(GROUP_TOPICS);
         let retained = message.topic.starts_with(RETAINED_TOPICS);
+        let wanted = |(filter, gone): (&String, &Option<u64>)| {
+            gone.is_none_or(|gone| message.moment < gone)
+                && Filter::new(filter).is_ok_and(|f| f.matches(&message.topic))
+        };
+        let asked_for = in_group || session.vague || session.filters.iter().any(wanted);
+        assert!(asked_for, "{who}: sent although no subscription wants it any more");
+        if in_group && !session.persistent {
+            self.fleeting.insert(serial);
+        }
         let (times, fresh) = session.seen.entry(serial).or_default();
         if got.dup {
             assert!(*times > 0 || in_group, "{who}: DUP is set although it was never sent before [MQTT-3.3.1-3]");
@@ -230,12 +308,13 @@ impl Book {
         *times += 1;
         let who = format!("client {} session {number}, message {}", session.client, serial.0);
         if got.qos == QoS::ExactlyOnce && !retained {
-            assert!(*times == 1, "{who} on {}: accepted {times} times at QoS 2", got.topic);
+            assert!(*times == 1 || session.vague, "{who} on {}: accepted {times} times at QoS 2", got.topic);
         }
         if in_group {
             let all = self.group_accepted.entry(serial).or_insert(0);
             *all += 1;
-            let once = got.qos == QoS::ExactlyOnce;
+            let fleeting = self.crashes > 0 && self.fleeting.contains(&serial);
+            let once = got.qos == QoS::ExactlyOnce && !fleeting && !session.vague;
             assert!(!once || *all == 1, "{who}: accepted {all} times in its group at QoS 2");
         }
     }
@@ -248,7 +327,10 @@ impl Book {
             if !message.acknowledged || message.expiry_secs.is_some() || message.topic.starts_with(GROUP_TOPICS) {
                 continue;
             }
-            let promised = session.subscriptions.iter().any(|(filter, (since, qos))| {
+            if self.swallowed.contains(&(number, serial)) {
+                continue;
+            }
+            let promised = session.subscriptions.iter().any(|(filter, (since, qos, _))| {
                 *qos > QoS::AtMostOnce
                     && *since < message.moment
                     && Filter::new(filter).is_ok_and(|filter| filter.matches(&message.topic))
@@ -291,7 +373,9 @@ impl Book {
             let value = found.get(&message.topic).map(|value| (self.message(*value), *value));
             let Some((value, number)) = value else { panic!("{} has no last value", message.topic) };
             // A message that was sent again may have come in again after a later one.
-            let stale = value.publisher == message.publisher && number < serial && value.transmissions == 1;
+            let earlier = self.is_journaled && value.acknowledged && value.acknowledged_at.0 < message.moment;
+            let same = value.publisher == message.publisher && number < serial && value.transmissions == 1;
+            let stale = same || earlier;
             assert!(!stale, "{}: {} is kept although its publisher sent {} later", message.topic, number.0, serial.0);
         }
     }
@@ -301,6 +385,12 @@ impl Book {
 fn group_of(filter: &str) -> Option<String> {
     let rest = filter.strip_prefix("$share/")?.split_once('/')?.1;
     Some(rest.trim_end_matches("/#").to_owned())
+}
+
+/// Whether somebody wants to read what happens.
+pub fn is_traced() -> bool {
+    static TRACED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *TRACED.get_or_init(|| std::env::var_os("THALWEG_SIM_TRACE").is_some())
 }
 
 /// How long a message may be under way before the server sees it, in seconds.

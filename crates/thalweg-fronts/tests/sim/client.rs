@@ -1,7 +1,7 @@
 //! A client that keeps its side of the protocol: it remembers what it must across connections, repeats what was not
 //! acknowledged, and tells the book what it sent, accepted and was promised.
 
-use crate::book::{Book, Serial};
+use crate::book::{Book, Serial, is_traced};
 use crate::net::{Got, Net, Packet};
 use std::collections::{BTreeMap, HashMap};
 use thalweg_kernel::access::Access;
@@ -26,6 +26,16 @@ pub struct Client {
     pub anchor: bool,
     /// Its session's number.
     pub session: usize,
+    /// Whether its session must be there, or must not, at the next connection; nothing where it cannot know.
+    expected: Option<bool>,
+    /// What it was told about that, and when: that survives a crash.
+    told: Option<(bool, usize)>,
+    /// The broker is a new one, and which session this client had was never told it.
+    is_unsure: bool,
+    /// The session it was told of last.
+    told_session: Option<usize>,
+    /// It asked for a clean start and was not answered: it will ask again.
+    asks_clean: bool,
     receive_max: u16,
     out: BTreeMap<u64, Out>,
     /// Exactly-once deliveries that are not released, by packet identifier.
@@ -47,7 +57,7 @@ struct Out {
 enum Question {
     /// The filters, each with its number in the order of all questions.
     Subscribe(Vec<(String, u64)>),
-    Unsubscribe,
+    Unsubscribe(String, u64),
 }
 
 /// How a client connects.
@@ -70,6 +80,11 @@ impl Client {
             persistent: false,
             anchor: false,
             session,
+            expected: None,
+            told: None,
+            is_unsure: false,
+            told_session: None,
+            asks_clean: false,
             receive_max: u16::MAX,
             out: BTreeMap::new(),
             in2: HashMap::new(),
@@ -96,7 +111,7 @@ impl Client {
             delay_secs,
         });
         let v5 = self.version == Version::V5;
-        let clean = if v5 { opening.clean } else { opening.clean || !opening.persistent };
+        let clean = if v5 { opening.clean } else { opening.clean || !opening.persistent } || self.asks_clean;
         let connect = ConnectOut {
             version: self.version,
             client_id: &self.name,
@@ -108,7 +123,6 @@ impl Client {
             topic_alias_max: opening.topic_alias_max,
             ..ConnectOut::default()
         };
-        let was_persistent = self.persistent;
         self.pipe = Some(pipe);
         // MQTT 3 has one flag for both: a session that starts clean ends with its connection. [MQTT3-3.1.2-6]
         self.persistent = opening.persistent && (v5 || !clean);
@@ -122,13 +136,29 @@ impl Client {
         };
         let present = *present;
         assert!(!(present && clean), "{}: a session is present although a clean start was asked for", self.name);
-        let lost = !present && !clean && was_persistent;
+        if is_traced() {
+            let Client { name, persistent, expected, .. } = &*self;
+            println!(
+                "{name} connects: clean {clean}, persistent {persistent}, present {present}, expected {expected:?}"
+            );
+        }
+        let lost = !present && !clean && self.expected == Some(true);
         assert!(!lost, "{}: a session that should have lived on is gone", self.name);
+        let back = present && self.expected == Some(false);
+        assert!(!back, "{}: a session that has ended is back", self.name);
         if !present {
-            self.session = book.new_session(self.number);
+            self.session = book.new_session(self.number, self.persistent);
             self.out.clear();
             self.in2.clear();
+        } else if self.is_unsure {
+            // It may be this one or one before.
+            self.session = book.new_session(self.number, self.persistent);
+            book.make_vague(self.session);
         }
+        self.is_unsure = false;
+        self.expected = self.persistent.then_some(true);
+        self.told = self.told.filter(|told| told.0 && present && self.persistent);
+        self.asks_clean = clean;
         self.questions.clear();
         book.new_connection(self.session, self.receive_max);
     }
@@ -140,6 +170,16 @@ impl Client {
         }
         self.connected = false;
         self.questions.clear();
+    }
+
+    /// The broker is gone. What it had written down by `kept` is what the next one knows.
+    pub fn crash(&mut self, kept: usize) {
+        self.pipe = None;
+        self.connected = false;
+        self.questions.clear();
+        self.told = self.told.filter(|told| told.1 <= kept);
+        self.expected = self.told.map(|told| told.0);
+        self.is_unsure = self.told_session != Some(self.session);
     }
 
     /// Says good-bye and goes.
@@ -176,8 +216,8 @@ impl Client {
         let end = &mut net.pipes[pipe];
         let unsubscribe = UnsubscribeOut { id, filters: &[filter], ..UnsubscribeOut::default() };
         end.machine.unsubscribe(&unsubscribe, &mut end.up).expect("small");
-        self.ask(filter);
-        self.questions.insert(id, Question::Unsubscribe);
+        let number = self.ask(filter);
+        self.questions.insert(id, Question::Unsubscribe(filter.to_owned(), number));
         book.unsubscribing(self.session, filter);
     }
 
@@ -266,6 +306,12 @@ impl Client {
         match packet {
             Packet::ConnAck { .. } => {
                 self.connected = true;
+                self.asks_clean = false;
+                if is_traced() {
+                    println!("{} sees CONNACK", self.name);
+                }
+                self.told = Some((self.persistent, book.written));
+                self.told_session = Some(self.session);
                 self.repeat(pipe, net, book);
             }
             Packet::Publish(got) => self.on_publish(pipe, &got, net, book),
@@ -309,8 +355,12 @@ impl Client {
                 }
             }
             Packet::UnsubAck { id, .. } => {
-                let asked = self.questions.remove(&id);
-                assert!(matches!(asked, Some(Question::Unsubscribe)), "{}: UNSUBACK {id} out of the blue", self.name);
+                let Some(Question::Unsubscribe(filter, number)) = self.questions.remove(&id) else {
+                    panic!("{}: UNSUBACK {id} out of the blue", self.name);
+                };
+                if self.asked.get(&filter) == Some(&number) {
+                    book.unsubscribed(self.session, &filter);
+                }
             }
             Packet::Disconnect(reason) => {
                 assert!(
@@ -354,6 +404,10 @@ impl Client {
             QoS::ExactlyOnce => {
                 let serial = Serial::of(&got.payload);
                 match self.in2.get(&got.id) {
+                    // The broker has forgotten what it sent, and this client takes something new for a repetition.
+                    Some(known) if book.is_vague(self.session) && serial != Some(*known) => {
+                        book.swallowed(self.session, got);
+                    }
                     // [MQTT-4.3.3-10]: until it is released, the same identifier is the same message.
                     Some(known) => assert_eq!(
                         (*known, serial.unwrap_or_default()),

@@ -1,24 +1,31 @@
 //! A whole broker in memory: one to four shards, clients that come, go, stall and lie about nothing, and every choice
 //! made by a seed. `THALWEG_SIM_SEED=7 cargo test -p thalweg-fronts --test sim` repeats one run, `THALWEG_SIM_RUNS=10000`
-//! does more of them.
+//! does more of them (`THALWEG_SIM_FIRST` says from which on), `THALWEG_SIM_TRACE=1` prints what the server sends.
+//!
+//! Half of the runs have a journal: what is written and what is durable are steps like others, and so are crashes, after
+//! which a new broker takes up what is left and the clients come back with what they remember.
 
 mod book;
 mod client;
+mod disk;
 mod net;
 mod random;
 
 use book::{Book, RETAINED_TOPICS, Serial};
 use client::{Client, Opening};
-use net::{Net, Packet};
+use disk::Loss;
+use net::{Net, Packet, Shard};
 use random::Random;
 use std::collections::HashMap;
 use thalweg_fronts::LinksLimits;
 use thalweg_fronts::mqtt::MqttSettings;
-use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow};
-use thalweg_model::Span;
+use thalweg_kernel::journal::State;
+use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow, Safety};
+use thalweg_model::{Span, Time};
 use thalweg_mqtt::{QoS, ServerLimits, Version};
 
-const RUNS: u64 = 1000;
+const RUNS: u64 = 400;
+const JOURNAL_RUNS: u64 = 400;
 const STEPS: usize = 700;
 
 const TOPICS: [&str; 14] = [
@@ -45,16 +52,43 @@ const FILTERS: [(&str, QoS); 12] = [
 /// Filters of groups, by their place in [`FILTERS`].
 const GROUPS: [usize; 2] = [8, 9];
 
+/// Whether a run has a journal, and whether it is used as it should be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    InMemory,
+    Journal,
+    /// Answers do not wait for the journal: something must be found to be lost.
+    Careless,
+}
+
 #[test]
 fn whatever_happens_nothing_promised_is_lost_repeated_or_reordered() {
+    run_all(Kind::InMemory, RUNS);
+}
+
+#[test]
+fn nor_when_the_broker_dies_or_the_power_fails() {
+    run_all(Kind::Journal, JOURNAL_RUNS);
+}
+
+#[test]
+fn a_broker_that_does_not_wait_for_its_journal_is_found_out() {
+    let found = (1..=30).filter(|seed| std::panic::catch_unwind(|| run(Kind::Careless, *seed)).is_err()).count();
+    assert!(found >= 5, "only {found} of 30 runs noticed that what was acknowledged is lost");
+}
+
+fn run_all(kind: Kind, runs: u64) {
     if let Some(seed) = number("THALWEG_SIM_SEED") {
         println!("THALWEG_SIM_SEED={seed}");
-        return run(seed);
+        return run(kind, seed);
     }
-    for seed in 1..=number("THALWEG_SIM_RUNS").unwrap_or(RUNS) {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+    let first = number("THALWEG_SIM_FIRST").unwrap_or(1);
+    for seed in first..first + number("THALWEG_SIM_RUNS").unwrap_or(runs) {
+        if let Err(panic) = std::panic::catch_unwind(|| run(kind, seed)) {
             println!("THALWEG_SIM_SEED={seed}");
-            std::panic::resume_unwind(panic);
+            if std::env::var_os("THALWEG_SIM_ALL").is_none() {
+                std::panic::resume_unwind(panic);
+            }
         }
     }
 }
@@ -63,8 +97,8 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn run(seed: u64) {
-    let mut simulation = Simulation::new(seed);
+fn run(kind: Kind, seed: u64) {
+    let mut simulation = Simulation::new(kind, seed);
     for _ in 0..STEPS {
         simulation.step();
     }
@@ -85,10 +119,13 @@ struct Simulation {
     lossy: bool,
     /// No message expires, and no session of a group ends, in most runs.
     calm: bool,
+    kind: Kind,
+    /// What acknowledgements wait for.
+    safety: Safety,
 }
 
 impl Simulation {
-    fn new(seed: u64) -> Self {
+    fn new(kind: Kind, seed: u64) -> Self {
         let mut random = Random(seed);
         let shards = 1 + random.below(4) as u16;
         let lossy = random.one_in(5);
@@ -113,6 +150,14 @@ impl Simulation {
             limits.group_messages_max = 1 + random.below(6);
             limits.overflow = *random.pick(&[Overflow::DropNewest, Overflow::DropOldest, Overflow::Disconnect]);
         }
+        if kind != Kind::InMemory {
+            limits.journal = true;
+            limits.queue_memory_bytes_max = *random.pick(&[0, 300, 2000, 1 << 20]);
+            limits.safety = *random.pick(&[Safety::Durable, Safety::Durable, Safety::Durable, Safety::Written]);
+            limits.group_redispatch = !random.one_in(4);
+            limits.ledger_prefixes = std::sync::Arc::new(["n".into(), "n/a".into(), "r".into()]);
+        }
+        let safety = limits.safety;
         let output_high = *random.pick(&[100, 400, 100_000]);
         let outputs = LinksLimits {
             output_high,
@@ -123,19 +168,22 @@ impl Simulation {
         let topic_alias_max = *random.pick(&[0, 2, 10]);
         let server = ServerLimits { receive_max, topic_alias_max, ..ServerLimits::default() };
         let settings = MqttSettings { limits: server, ..MqttSettings::default() };
-        let net = Net::new(shards, &limits, outputs, settings, seed);
+        let mut net = Net::new(shards, &limits, outputs, settings, seed);
+        net.is_careless = kind == Kind::Careless;
         let mut book = Book::default();
+        book.is_journaled = kind != Kind::InMemory;
         let mut clients: Vec<Client> = Vec::new();
         for number in 0..3 + random.below(6) {
             let version = *random.pick(&[Version::V311, Version::V5, Version::V5]);
             // The dummy session is replaced when the client first connects.
-            let session = book.new_session(number);
+            let session = book.new_session(number, false);
             let mut client = Client::new(number, format!("client-{number}"), version, session);
             client.anchor = number < 2;
             clients.push(client);
         }
         let calm = random.one_in(2);
-        let mut simulation = Simulation { random, net, book, clients, session_of: HashMap::new(), lossy, calm };
+        let session_of = HashMap::new();
+        let mut simulation = Simulation { random, net, book, clients, session_of, lossy, calm, kind, safety };
         simulation.begin();
         simulation
     }
@@ -157,7 +205,24 @@ impl Simulation {
             self.net.now += Span::from_millis(1500);
         }
         let (count, shards) = (self.clients.len(), self.net.shards.len());
-        match self.random.below(16) {
+        let steps = if self.kind == Kind::InMemory { 16 } else { 20 };
+        match self.random.below(steps) {
+            16 => {
+                let batches = 1 + self.random.below(6);
+                self.net.write(batches);
+            }
+            17 => {
+                self.net.sync();
+            }
+            18 => {
+                let shard = self.random.below(shards);
+                self.net.fetch(shard);
+            }
+            19 => {
+                if self.random.one_in(12) {
+                    self.crash();
+                }
+            }
             0..=3 => {
                 let number = self.random.below(count);
                 self.act(number);
@@ -191,6 +256,43 @@ impl Simulation {
                 self.clients[number].look(packets, &mut self.net, &mut self.book);
             }
         }
+        self.watch();
+    }
+
+    /// The broker ends in the middle of everything, and begins anew.
+    fn crash(&mut self) {
+        if self.random.one_in(2) {
+            // What has arrived at the clients is theirs.
+            for client in &mut self.clients {
+                client.look(1000, &mut self.net, &mut self.book);
+            }
+        }
+        self.watch();
+        let (handed_over, written, durable) = self.net.disk.counts();
+        let loss = match self.random.one_in(2) {
+            true => Loss::Process,
+            false => Loss::Power(durable + self.random.below(handed_over - durable + 1)),
+        };
+        // What was written but not durable may be lost with the power, if that is what the operator has chosen.
+        let (kept, vague) = match loss {
+            Loss::Power(left) if self.safety < Safety::Durable && left < written => (left, true),
+            _ => (usize::MAX, false),
+        };
+        let shards = if self.random.one_in(4) { 1 + self.random.below(4) } else { self.net.shards.len() };
+        if book::is_traced() {
+            println!("{} crash: {loss:?} of {:?}, now {shards} shards", self.net.now.nanos(), self.net.disk.counts());
+        }
+        self.net.now += Span::from_millis(*self.random.pick(&[1, 2000]));
+        let now = self.net.now;
+        let mut overdue = 0;
+        self.net.crash(loss, shards as u16, |state| overdue = wills_due(state, now));
+        let published = self.net.sum(|kernel| kernel.ledger().own);
+        assert_eq!(published, overdue, "wills of lost sessions that are due are published");
+        self.book.crash(kept, vague);
+        for client in &mut self.clients {
+            client.crash(kept);
+        }
+        self.check_books();
         self.watch();
     }
 
@@ -271,6 +373,7 @@ impl Simulation {
 
     /// Looks at everything the servers have written.
     fn watch(&mut self) {
+        self.book.written = self.net.disk.counts().1;
         for (number, pipe) in self.net.pipes.iter_mut().enumerate() {
             if let Some(fault) = &pipe.fault {
                 panic!("the server breaks the protocol: {fault}");
@@ -328,19 +431,58 @@ impl Simulation {
         }
     }
 
+    /// Every copy is accounted for: by shard and by session.
+    fn check_books(&self) {
+        for shard in &self.net.shards {
+            let (ledger, totals) = (shard.kernel.ledger(), shard.kernel.totals());
+            let (mut waiting, mut sessions_waiting) = (0, 0);
+            shard.kernel.for_each_session(|session| {
+                sessions_waiting += session.waiting;
+                let (least, most) = (session.waiting as u64, session.waiting as u64 + u64::from(session.in_flight));
+                let account = &session.account;
+                let dropped: u64 = account.dropped.iter().sum();
+                let left =
+                    (account.routed + account.restored).wrapping_sub(account.delivered + account.expired + dropped);
+                let client = &session.client;
+                assert!((least..=most).contains(&left), "{client}: {account:?}, {least} wait, {most} with those sent");
+            });
+            shard.kernel.for_each_group(|group| waiting += group.waiting);
+            waiting += sessions_waiting;
+            assert_eq!(waiting, totals.waiting, "what waits is counted wrongly");
+            let done = ledger.delivered + ledger.expired + ledger.dropped_total();
+            let open = (totals.waiting + totals.in_flight) as u64;
+            assert_eq!(
+                (ledger.routed + ledger.restored).wrapping_sub(done),
+                open,
+                "the books do not balance: {ledger:?}"
+            );
+        }
+    }
+
     fn check_promises(&self) {
-        let (routed, done) = self.net.copies();
-        let waiting = self.net.waiting();
-        let in_flight = self.net.total(|totals| totals.in_flight) as u64;
-        assert_eq!(waiting, self.net.total(|totals| totals.waiting) as u64, "what waits is counted wrongly");
-        assert_eq!(routed, done + waiting + in_flight, "the books do not balance");
+        self.check_books();
         if self.lossy {
             return;
         }
+        let waiting = self.net.waiting();
+        let in_flight = self.net.total(|totals| totals.in_flight) as u64;
+        assert!(!self.net.is_anything_unsafe(), "everything is written, and still something waits for the journal");
         let unread: usize = (0..self.net.pipes.len()).map(|pipe| self.net.output_of(pipe)).sum();
         assert_eq!(unread, 0, "everybody reads, and output is left");
+        if (waiting, in_flight) != (0, 0) {
+            for Shard { kernel, .. } in &self.net.shards {
+                kernel.for_each_session(|session| println!("{session:?}"));
+                kernel.for_each_group(|group| println!("{group:?}"));
+            }
+        }
         assert_eq!((waiting, in_flight), (0, 0), "everybody is here and has answered, and still something waits");
-        for reason in [DropReason::QueueFull, DropReason::Memory, DropReason::AccessDenied, DropReason::TooLarge] {
+        for reason in [
+            DropReason::QueueFull,
+            DropReason::Memory,
+            DropReason::AccessDenied,
+            DropReason::TooLarge,
+            DropReason::Unreadable,
+        ] {
             let dropped = self.net.sum(|kernel| kernel.ledger().dropped[reason as usize]);
             assert_eq!(dropped, 0, "dropped for {reason:?}");
         }
@@ -360,7 +502,7 @@ impl Simulation {
             let number = self.clients.len();
             let mut names = (0..).map(|n| format!("newcomer-{n}"));
             let name = names.find(|name| self.net.home_of(name) == shard).expect("some name has that home");
-            let session = self.book.new_session(number);
+            let session = self.book.new_session(number, false);
             self.clients.push(Client::new(number, name, Version::V5, session));
             let opening =
                 Opening { clean: true, persistent: false, receive_max: 2, topic_alias_max: 0, will_delay: None };
@@ -426,4 +568,17 @@ impl Simulation {
         });
         assert!(sorted >= published, "{published} received, {sorted} sorted (with wills)");
     }
+}
+
+/// Sessions whose wills are overdue: they had a link, or had lost it, when the broker ended.
+fn wills_due(state: &State, now: Time) -> u64 {
+    let is_due = |session: &&thalweg_kernel::journal::StoredSession| {
+        session.will.as_ref().is_some_and(|will| {
+            let had_link = session.expires_at == Time::NEVER;
+            let end = if had_link { now + session.expiry } else { session.expires_at };
+            let due = if will.due == Time::NEVER { now + will.delay } else { will.due };
+            due.min(end) <= now
+        })
+    };
+    state.sessions.values().filter(is_due).count() as u64
 }

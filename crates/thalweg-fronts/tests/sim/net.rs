@@ -1,13 +1,15 @@
 //! Shards, the queues between them and the byte streams to clients, all in memory and all in virtual time. Nothing moves
-//! by itself: whoever owns a [`Net`] says which bytes and which messages move next.
+//! by itself: whoever owns a [`Net`] says which bytes and which messages move next, and what of the journal is written.
 
+use crate::disk::{Commits, Disk, Loss};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Draft, Kernel, Limits, LinkId, ShardId, ShardMessage, Totals, home};
-use thalweg_model::{Filter, Reliability, RetainOp, Time};
+use thalweg_kernel::journal::State;
+use thalweg_kernel::{Draft, Fetch, Kernel, Limits, LinkId, ShardId, ShardMessage, Totals, home};
+use thalweg_model::{Filter, Message, Reliability, RetainOp, Time};
 use thalweg_mqtt::{ClientEvent, ClientSide, PeerFault, QoS, ReasonCode};
 
 /// Largest packet a simulated client takes.
@@ -46,6 +48,8 @@ pub struct Shard {
     pub kernel: Kernel,
     pub links: Links,
     pipes: HashMap<LinkId, usize>,
+    commits: Commits,
+    fetches: VecDeque<Fetch>,
 }
 
 /// A connection: the client's machine, the bytes under way, and the link at the other end.
@@ -80,10 +84,23 @@ pub struct Net {
     pub now: Time,
     pub shards: Vec<Shard>,
     pub pipes: Vec<Pipe>,
-    queues: Vec<VecDeque<ShardMessage>>,
+    /// From each shard to each other: messages, and the number of those that are to be confirmed.
+    queues: Vec<VecDeque<(ShardMessage, u64)>>,
     settings: Arc<MqttSettings>,
-    output_low: usize,
+    limits: Limits,
+    outputs: LinksLimits,
     nonce: u64,
+    pub disk: Disk,
+    /// Whoever owns this says what is written and read; otherwise all of it is, whenever everything moves.
+    pub is_disk_manual: bool,
+    /// Takes every batch for safe at once, which is wrong.
+    pub is_careless: bool,
+    /// Messages on disk that cannot be read.
+    pub unreadable: Option<fn(&Message) -> bool>,
+    /// A batch has become complete, and output may leave.
+    is_completed: bool,
+    /// Batches are not handed over at the end of each turn: what decides.
+    turns: u64,
 }
 
 impl Pipe {
@@ -95,19 +112,66 @@ impl Pipe {
 
 impl Net {
     pub fn new(shards: u16, limits: &Limits, outputs: LinksLimits, settings: MqttSettings, seed: u64) -> Self {
-        let shard = |number| Shard {
-            kernel: Kernel::new(limits.clone(), ShardId(number), shards, seed.wrapping_add(u64::from(number))),
-            links: Links::new(outputs),
-            pipes: HashMap::new(),
-        };
-        Net {
+        let mut net = Net {
             now: Time::from_secs(1000),
-            shards: (0..shards).map(shard).collect(),
+            shards: Vec::new(),
             pipes: Vec::new(),
-            queues: (0..usize::from(shards) * usize::from(shards)).map(|_| VecDeque::new()).collect(),
+            queues: Vec::new(),
             settings: Arc::new(settings),
-            output_low: outputs.output_high / 2,
+            limits: limits.clone(),
+            outputs,
             nonce: 1,
+            disk: Disk::default(),
+            is_disk_manual: false,
+            is_careless: false,
+            unreadable: None,
+            is_completed: false,
+            turns: seed,
+        };
+        net.begin(shards, seed);
+        net
+    }
+
+    /// A new process.
+    fn begin(&mut self, shards: u16, seed: u64) {
+        let shard = |number| Shard {
+            kernel: Kernel::new(self.limits.clone(), ShardId(number), shards, seed.wrapping_add(u64::from(number))),
+            links: Links::new(self.outputs),
+            pipes: HashMap::new(),
+            commits: Commits::new(usize::from(shards), &self.disk),
+            fetches: VecDeque::new(),
+        };
+        self.shards = (0..shards).map(shard).collect();
+        self.queues = (0..usize::from(shards) * usize::from(shards)).map(|_| VecDeque::new()).collect();
+    }
+
+    /// The process ends in the middle of everything, and another one with so many shards takes up what the journal has.
+    /// `check` sees what that is.
+    pub fn crash(&mut self, loss: Loss, shards: u16, check: impl FnOnce(&State)) {
+        for pipe in &mut self.pipes {
+            pipe.link = None;
+            pipe.cut = true;
+            pipe.up.clear();
+            pipe.tail.clear();
+            pipe.inbox.clear();
+            pipe.under_way.clear();
+        }
+        let state = self.disk.crash(loss);
+        check(&state);
+        self.nonce += 1;
+        self.begin(shards, self.nonce);
+        for (number, part) in state.split(shards).into_iter().enumerate() {
+            let Shard { kernel, links, .. } = &mut self.shards[number];
+            let (disk, unreadable) = (&self.disk, self.unreadable);
+            let read = |place, len| disk.read(place, len).filter(|message| unreadable.is_none_or(|is| !is(message)));
+            kernel.restore(part, &mut { read }, &|_, _| Access::ALL, self.now, links);
+            self.gather(number);
+        }
+        while (0..self.queues.len()).any(|pair| self.carry(pair / usize::from(shards), pair % usize::from(shards))) {}
+        for number in 0..self.shards.len() {
+            let Shard { kernel, links, .. } = &mut self.shards[number];
+            kernel.on_timeout(self.now, links);
+            self.gather(number);
         }
     }
 
@@ -176,10 +240,111 @@ impl Net {
     /// Takes what a shard wants done and looks at what it wrote.
     fn gather(&mut self, shard: usize) {
         let count = self.shards.len();
-        for (to, message) in self.shards[shard].links.take_outbox() {
-            self.queues[shard * count + usize::from(to.0)].push_back(message);
+        let Shard { links, commits, fetches, .. } = &mut self.shards[shard];
+        let mail: Vec<_> = links
+            .take_outbox()
+            .into_iter()
+            .map(|(to, message)| {
+                let number = if message.is_reliable() { commits.number_mail(usize::from(to.0)) } else { 0 };
+                (usize::from(to.0), message, number)
+            })
+            .collect();
+        fetches.extend(links.take_fetches());
+        self.turns = self.turns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // What is mailed is written first.
+        if !mail.is_empty() || self.turns >> 62 != 0 || self.is_disk_manual {
+            self.close_batch(shard);
         }
+        for (to, message, number) in mail {
+            self.queues[shard * count + to].push_back((message, number));
+        }
+        self.look_at_disk();
         assert!(self.shards[shard].links.take_logins().is_empty(), "nobody has credentials here");
+        self.clean(shard);
+    }
+
+    /// Whether there was anything in it, or anybody waits for it.
+    fn close_batch(&mut self, shard: usize) -> bool {
+        let Shard { links, commits, .. } = &mut self.shards[shard];
+        let batch = links.take_batch(Vec::new());
+        let any = batch.is_some();
+        if let Some(batch) = batch {
+            commits.hand_over(shard, batch, &mut self.disk);
+        }
+        any
+    }
+
+    /// Tells the shards what is written and safe by now.
+    fn look_at_disk(&mut self) {
+        for shard in 0..self.shards.len() {
+            let Shard { links, commits, .. } = &mut self.shards[shard];
+            let (gathering, nothing) = (links.batch_number(), links.batch_len() == 0);
+            for (to, mail) in commits.look(shard, &self.disk, gathering, nothing) {
+                self.shards[to].commits.on_stored(shard, mail);
+            }
+        }
+        for Shard { links, commits, .. } in &mut self.shards {
+            let completed = if self.is_careless { commits.complete_blindly() } else { commits.complete() };
+            if let Some(number) = completed {
+                links.complete(number);
+                self.is_completed = true;
+            }
+        }
+        for shard in 0..self.shards.len() {
+            self.clean(shard);
+        }
+    }
+
+    /// Writes up to `count` batches. Whether there were any.
+    pub fn write(&mut self, count: usize) -> bool {
+        let mut any = false;
+        for _ in 0..count {
+            let Some((shard, number, place)) = self.disk.write() else { break };
+            self.shards[shard].kernel.on_written(number, place);
+            any = true;
+        }
+        self.look_at_disk();
+        any
+    }
+
+    /// Makes durable what is written. Whether there was anything.
+    pub fn sync(&mut self) -> bool {
+        let any = self.disk.sync();
+        self.look_at_disk();
+        any
+    }
+
+    /// Everything that was persisted is written and durable. Whether anything was not.
+    pub fn write_all(&mut self) -> bool {
+        let mut any = false;
+        for shard in 0..self.shards.len() {
+            any |= self.close_batch(shard);
+        }
+        any | self.write(usize::MAX) | self.sync()
+    }
+
+    /// Brings a shard the messages that it asked for first. Whether it asked for any.
+    pub fn fetch(&mut self, shard: usize) -> bool {
+        let now = self.now;
+        let Some(fetch) = self.shards[shard].fetches.pop_front() else { return false };
+        let unreadable = self.unreadable;
+        let read = |(place, len): &(u64, u32)| {
+            self.disk.read(*place, *len).filter(|message| unreadable.is_none_or(|is| !is(message)))
+        };
+        let messages = fetch.places.iter().map(read).collect();
+        let Shard { kernel, links, .. } = &mut self.shards[shard];
+        kernel.on_fetched(fetch.session, fetch.question, messages, now, links);
+        self.gather(shard);
+        true
+    }
+
+    /// Whether anything waits for the journal.
+    pub fn is_anything_unsafe(&self) -> bool {
+        self.shards.iter().any(|shard| shard.commits.is_waiting() || !shard.fetches.is_empty())
+    }
+
+    /// Looks at what a shard's links have written, and closes those that are done.
+    fn clean(&mut self, shard: usize) {
         let mut dirty = Vec::new();
         self.shards[shard].links.take_dirty(&mut dirty);
         self.shards[shard].links.take_congested(&mut Vec::new());
@@ -242,7 +407,7 @@ impl Net {
             self.close(number);
             return true;
         }
-        if waiting <= self.output_low {
+        if waiting <= self.outputs.output_high / 2 {
             links.on_drained(id, now, kernel);
         }
         self.gather(shard);
@@ -277,7 +442,7 @@ impl Net {
         let shard = pipe.shard;
         pipe.up.clear();
         pipe.tail.clear();
-        let Shard { kernel, links, pipes } = &mut self.shards[shard];
+        let Shard { kernel, links, pipes, .. } = &mut self.shards[shard];
         pipes.remove(&link);
         links.close(link, kernel, now);
         self.gather(shard);
@@ -286,9 +451,12 @@ impl Net {
     /// The oldest message from one shard to another arrives. Whether there was one.
     pub fn carry(&mut self, from: usize, to: usize) -> bool {
         let count = self.shards.len();
-        let Some(message) = self.queues[from * count + to].pop_front() else { return false };
-        let Shard { kernel, links, .. } = &mut self.shards[to];
+        let Some((message, number)) = self.queues[from * count + to].pop_front() else { return false };
+        let Shard { kernel, links, commits, .. } = &mut self.shards[to];
         kernel.on_shard(ShardId(from as u16), message, self.now, links);
+        if number != 0 {
+            commits.owe(links.batch_number(), from, number);
+        }
         self.gather(to);
         true
     }
@@ -308,7 +476,7 @@ impl Net {
     /// A shard does what is due, and what it had put off. Whether anything happened.
     pub fn tick(&mut self, shard: usize) -> bool {
         let now = self.now;
-        let Shard { kernel, links, pipes } = &mut self.shards[shard];
+        let Shard { kernel, links, pipes, .. } = &mut self.shards[shard];
         let mut happened = kernel.has_work();
         if kernel.poll_timeout() <= now {
             kernel.on_timeout(now, links);
@@ -350,7 +518,10 @@ impl Net {
             }
             for shard in 0..count {
                 happened |= self.tick(shard);
+                happened |= !self.is_disk_manual && self.fetch(shard);
             }
+            happened |= !self.is_disk_manual && self.write_all();
+            happened |= std::mem::take(&mut self.is_completed);
             if !happened {
                 return any;
             }
@@ -399,10 +570,10 @@ impl Net {
         waiting
     }
 
-    /// The books of all shards, as one line says them: copies routed, and what became of them. In flight are copies that
-    /// were sent and are not settled.
+    /// The books of all shards, as one line says them: copies routed or restored, and what became of them. In flight are
+    /// copies that were sent and are not settled.
     pub fn copies(&self) -> (u64, u64) {
-        let routed = self.sum(|kernel| kernel.ledger().routed);
+        let routed = self.sum(|kernel| kernel.ledger().routed + kernel.ledger().restored);
         let done = self.sum(|kernel| {
             let ledger = kernel.ledger();
             ledger.delivered + ledger.expired + ledger.dropped_total()
