@@ -280,26 +280,26 @@ keys! {
          survives kill -9, and power loss may take half a minute. `journal.filters` and `listeners.<name>.fsync` can \
          say otherwise for some topics and clients.";
     broker journal.fsync_interval: Duration { min: Span::from_millis(1), max: Span::from_secs(1), step: NANO },
-        default "50ms", Now;
+        default "50ms", Restart;
         "Time between two syncs where the policy is `interval`: the most that power loss can take.";
-    broker journal.filters: Policies, default "", Now;
+    broker journal.filters: Policies, default "", Restart;
         "Sync policies of topics, as a table from filters to policies. A message whose topic a filter matches has its \
          policy, whatever `journal.fsync` and its listener say; if several match, the most durable of them counts \
          (`always`, then `interval`, then `never`).";
-    broker journal.bytes_max: Size { min: 4 * MIB, max: 64 * TIB }, default "off" none "off", Now;
+    broker journal.bytes_max: Size { min: 4 * MIB, max: 64 * TIB }, default "off" none "off", Restart;
         "Most bytes of journal files. From four fifths of it on (or of the file system, which is the limit with \
          `off`), QoS 1 and 2 publishes that would have to be kept are refused with \"quota exceeded\"; MQTT 3 clients, \
          which cannot be told, are not read. Deliveries and acknowledgements go on, and make room.";
     broker journal.segment_bytes: Size { min: MIB, max: 64 * MIB }, default "64MiB", Restart;
         "Length of a segment file, which is made at full length before it is written. Journals with segments of \
          another length are read all the same.";
-    broker journal.checkpoint_bytes: Size { min: MIB, max: TIB }, default "256MiB", Now;
+    broker journal.checkpoint_bytes: Size { min: MIB, max: TIB }, default "256MiB", Restart;
         "Bytes written to the journal between two checkpoints. A start reads the newest checkpoint and what was \
          written since: less here is a faster start and more writing.";
-    broker journal.checkpoint_interval: seconds(1, 86_400), default "60s", Now;
+    broker journal.checkpoint_interval: seconds(1, 86_400), default "60s", Restart;
         "Time between two checkpoints, if anything was written.";
     broker journal.max_linger: Duration { min: Span::ZERO, max: Span::from_millis(10), step: NANO },
-        default "0s", Now;
+        default "0s", Restart;
         "Time that a sync waits for more to come. Batches form by themselves while the disk is busy; a little waiting \
          can help a slow disk under light load, and delays every acknowledgement.";
 
