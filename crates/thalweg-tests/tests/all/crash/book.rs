@@ -486,10 +486,6 @@ impl Stream {
     pub fn retain(&self) -> bool {
         self.kind != Kind::Plain
     }
-
-    pub fn count(&self) -> usize {
-        self.sent.len()
-    }
 }
 
 /// Matching as the specification words it; nothing of ours, so that a mistake there cannot hide here.

@@ -443,7 +443,8 @@ impl Client {
         // To a PUBREL that repeats one whose PUBCOMP got lost, "not found" (0x92) is the right answer.
         if reason >= 0x80 && !(kind == PUBCOMP && reason == 0x92) {
             self.outgoing.remove(at);
-            return Habit::refused(self, stream, number, reason, book);
+            let story = format!("{}: <{stream}#{number}> was refused with {reason:#04x}", self.name);
+            return book.breach(Wrong::Refused, story);
         }
         match kind {
             PUBREC => {

@@ -74,8 +74,12 @@ impl Crowd {
                 break;
             }
             // Readers are never silent; what they do is no progress.
-            let given_up = begun.elapsed() > SETTLED_WITHIN || (quiet && begun.elapsed() > SILENCE * 3);
-            if last_busy.elapsed() > SILENCE || given_up {
+            let given_up = begun.elapsed() > SETTLED_WITHIN
+                || (quiet && begun.elapsed() > SILENCE * 3)
+                || (quiet && !self.book.counted().is_empty() && begun.elapsed() > SILENCE);
+            // What is wrong already does not get better by waiting for more.
+            let silence = if self.book.counted().is_empty() { SILENCE } else { SILENCE / 4 };
+            if last_busy.elapsed() > silence || given_up {
                 break;
             }
         }

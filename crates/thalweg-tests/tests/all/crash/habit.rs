@@ -14,7 +14,7 @@ const READ_WITHIN_NS: Moment = 10_000_000_000;
 
 pub enum Habit {
     /// Publishes bursts on its streams.
-    Publisher { streams: Vec<usize>, next: Moment, pause: (f64, f64), sizes: Sizes, refusals: Refusals },
+    Publisher { streams: Vec<usize>, next: Moment, pause: (f64, f64), sizes: Sizes },
     /// Takes what comes.
     Listener,
     /// Takes what comes into a session that ends with each connection; nobody counts it.
@@ -36,15 +36,6 @@ pub enum Habit {
 pub enum Sizes {
     Small,
     Mixed,
-    /// All of this many bytes.
-    Exactly(usize),
-}
-
-/// What a refused publish means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusals {
-    /// Nothing gave the broker a reason.
-    Wrong,
 }
 
 /// One look at all retained messages.
@@ -58,7 +49,7 @@ pub struct Reading {
 
 impl Habit {
     pub fn publisher(streams: Vec<usize>, sizes: Sizes) -> Self {
-        Habit::Publisher { streams, next: 0, pause: (0.005, 0.05), sizes, refusals: Refusals::Wrong }
+        Habit::Publisher { streams, next: 0, pause: (0.005, 0.05), sizes }
     }
 
     pub fn reader() -> Self {
@@ -176,15 +167,6 @@ impl Habit {
         }
     }
 
-    /// A publish was refused.
-    pub fn refused(client: &mut Client, stream: usize, number: u32, reason: u8, book: &mut Book) {
-        let story = format!("{}: <{stream}#{number}> was refused with {reason:#04x}", client.name);
-        match &mut client.habit {
-            Habit::Publisher { refusals: Refusals::Wrong, .. } => book.breach(Wrong::Refused, story),
-            _ => book.breach(Wrong::Protocol, story),
-        }
-    }
-
     /// A turn of a client that is online.
     pub fn act(client: &mut Client, book: &mut Book, at_rest: bool) {
         let now = book.now();
@@ -295,7 +277,6 @@ impl Sizes {
     fn draw(self, client: &mut Client) -> usize {
         let luck = &mut client.luck;
         match self {
-            Sizes::Exactly(size) => size,
             Sizes::Small => 30 + luck.below(270),
             Sizes::Mixed => match luck.below(200) {
                 0 => 100_000 + luck.below(300_000),
