@@ -62,7 +62,7 @@ struct Recovery {
 }
 
 impl JournalView {
-    fn new(status: &JournalStatus) -> Self {
+    pub(crate) fn new(status: &JournalStatus) -> Self {
         let mean = |sum: f64, count: u64| (count > 0).then(|| sum / count as f64);
         JournalView {
             state: status.state,

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Fault};
 use crate::ask::Asker;
+use crate::journal::JournalView;
 use crate::ledger::{Books, add_ledger, add_totals};
 use crate::sessions::SessionRow;
 use crate::trace::{mean, quantile};
@@ -35,6 +36,7 @@ pub(crate) struct Overview {
     unix_seconds: u64,
     monotonic_nanos: u64,
     pressure: &'static str,
+    journal: Option<JournalView>,
     memory_bytes: usize,
     memory_bytes_max: usize,
     sessions_online: usize,
@@ -148,6 +150,7 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
         unix_seconds: clock::unix_seconds(),
         monotonic_nanos: clock::nanos(),
         pressure: pressure_name(observer.pressure()),
+        journal: observer.journal().map(|status| JournalView::new(&status)),
         memory_bytes: said.answers.iter().map(|part| part.held).sum(),
         memory_bytes_max: observer.memory_bytes_max(),
         sessions_online: totals.sessions_online,

@@ -57,6 +57,7 @@ fn screen(now: &Value, before: &Value, base: &str) -> String {
         text(now, "pressure"),
         bytes(number(now, "queued_bytes")),
     );
+    journal(now, before, seconds, &mut screen);
     let _ = writeln!(
         screen,
         "sessions {} online, {} in all   subscriptions {}   groups {}   retained {} ({})",
@@ -105,6 +106,26 @@ fn screen(now: &Value, before: &Value, base: &str) -> String {
         let _ = writeln!(screen, "\n{silent} shards did not answer; their numbers are missing");
     }
     screen
+}
+
+/// How the journal does; nothing if there is none.
+fn journal(now: &Value, before: &Value, seconds: f64, screen: &mut String) {
+    let Some(journal) = now.get("journal").filter(|journal| !journal.is_null()) else { return };
+    let part = |value: &Value, part: &str, name: &str| value.get(part).map_or(0.0, |part| number(part, name));
+    let earlier = before.get("journal").unwrap_or(&Value::Null);
+    let difference = |name: &str| (part(journal, "written", name) - part(earlier, "written", name)).max(0.0);
+    let rate = |name: &str| if seconds > 0.0 { difference(name) / seconds } else { 0.0 };
+    let syncs = difference("syncs");
+    let each = if syncs > 0.0 { nanos(difference("sync_seconds") / syncs * 1e9) } else { "-".to_owned() };
+    let _ = writeln!(
+        screen,
+        "journal {}   {} of {}   {}/s written   {} syncs/s of {each}",
+        text(journal, "state"),
+        bytes(part(journal, "disk", "bytes_used")),
+        bytes(part(journal, "disk", "bytes_limit")),
+        bytes(rate("bytes")),
+        short(rate("syncs")),
+    );
 }
 
 /// Why messages were dropped; only reasons that happened.
@@ -249,6 +270,11 @@ mod tests {
                 "version": "0.1.0", "ready": true, "uptime_seconds": 61, "monotonic_nanos": nanos, "pressure": "none",
                 "publishes": {"received": received, "received_bytes": received * 36, "unmatched": 0, "refused": 0},
                 "copies": {"delivered": 0, "dropped": 3, "dropped_by_reason": {"queue_full": 3, "other": 0}},
+                "journal": {
+                    "state": "ready",
+                    "written": {"bytes": received * 64, "syncs": received / 1000, "sync_seconds": received as f64 / 1e6},
+                    "disk": {"bytes_used": 1 << 20, "bytes_limit": 1_u64 << 30},
+                },
                 "shards": [{"shard": 0, "connections": 2, "received": received}],
                 "longest_queues": [{"client": "a\u{1b}b", "connected": false, "waiting": 7, "in_flight": 1, "in_flight_max": 20}],
             })
@@ -257,6 +283,7 @@ mod tests {
         let line = |start: &str| screen.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
         assert!(line("received").contains("20.0k"), "{screen}");
         assert!(line("thalweg").contains("up 61s") && line("thalweg").contains("ready"), "{screen}");
+        assert_eq!(line("journal"), "journal ready   1.0MiB of 1.0GiB   1.2MiB/s written   20 syncs/s of 1000.0µs");
         assert_eq!(line("dropped because"), "dropped because: queue_full 3");
         assert!(line("a?b").contains("1/20") && line("a?b").ends_with("away"), "{screen}");
     }

@@ -65,6 +65,28 @@ fn a_missing_key_file_is_named() {
     assert_refused(&output, &["/nowhere/server."]);
 }
 
+#[test]
+fn a_second_broker_on_the_same_directory_is_refused_and_told_who_has_it() {
+    let broker = Broker::start();
+    if broker.kind() == Kind::Mosquitto {
+        return; // It has no such directory.
+    }
+    let output = serve(&[&format!("data_dir={}", broker.folder().join("data").display())]);
+    assert_refused(&output, &[&format!("process {}", broker.pid()), "another directory"]);
+}
+
+#[test]
+fn durability_that_is_given_up_is_warned_of_at_the_start() {
+    let broker = Broker::with().set("journal.filters", "telemetry/#=never").start();
+    if broker.kind() == Kind::Mosquitto {
+        return;
+    }
+    assert!(broker.log().contains("journal.filters has \"telemetry/#\" = \"never\""), "{}", broker.log());
+    let broker = Broker::with().set("journal.enabled", "false").start();
+    assert!(broker.log().contains("a restart forgets it"), "{}", broker.log());
+    assert!(!broker.folder().join("data/journal").exists());
+}
+
 /// A start that should fail; what does not matter to it is on free ports.
 fn serve(sets: &[&str]) -> Output {
     let mut command = Command::new("timeout");
@@ -78,7 +100,9 @@ fn serve(sets: &[&str]) -> Output {
     }
     // Nothing may be left in the folder that the tests run in, nor two starts be in each other's way.
     let data = Folder::new();
-    command.arg("--data").arg(data.path().join("data"));
+    if !sets.iter().any(|set| set.starts_with("data_dir=")) {
+        command.arg("--data").arg(data.path().join("data"));
+    }
     for set in sets {
         command.arg("--set").arg(set);
     }
