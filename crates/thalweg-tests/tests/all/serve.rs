@@ -66,16 +66,6 @@ fn a_missing_key_file_is_named() {
 }
 
 #[test]
-fn a_second_broker_on_the_same_directory_is_refused_and_told_who_has_it() {
-    let broker = Broker::start();
-    if broker.kind() == Kind::Mosquitto {
-        return; // It has no such directory.
-    }
-    let output = serve(&[&format!("data_dir={}", broker.folder().join("data").display())]);
-    assert_refused(&output, &[&format!("process {}", broker.pid()), "another directory"]);
-}
-
-#[test]
 fn durability_that_is_given_up_is_warned_of_at_the_start() {
     let broker = Broker::with().set("journal.filters", "telemetry/#=never").start();
     if broker.kind() == Kind::Mosquitto {
@@ -100,9 +90,7 @@ fn serve(sets: &[&str]) -> Output {
     }
     // Nothing may be left in the folder that the tests run in, nor two starts be in each other's way.
     let data = Folder::new();
-    if !sets.iter().any(|set| set.starts_with("data_dir=")) {
-        command.arg("--data").arg(data.path().join("data"));
-    }
+    command.arg("--data").arg(data.path().join("data"));
     for set in sets {
         command.arg("--set").arg(set);
     }
