@@ -2,10 +2,11 @@
 
 use std::hint::black_box;
 use thalweg_kernel::access::Access;
+use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, CloseReason, Delivery, Draft, Effects, Grants, Kernel, LastValueWish, Limits, LinkId, OpenSession, Sent,
-    SessionId, ShardId, ShardMessage, Tag, Ticket, Wish,
+    Answer, CloseReason, Delivery, Draft, Effects, Fetch, Grants, Kernel, LastValueWish, Limits, LinkId, OpenSession,
+    Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Ticket, Wish,
 };
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 
@@ -156,4 +157,14 @@ impl Effects for Nowhere {
     fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
 
     fn send(&mut self, _: ShardId, _: ShardMessage) {}
+
+    fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
+        Spot::default()
+    }
+
+    fn forget(&mut self, _: u64, _: u64, _: Tag) {}
+
+    fn hold(&mut self, _: LinkId) {}
+
+    fn fetch(&mut self, _: Fetch) {}
 }

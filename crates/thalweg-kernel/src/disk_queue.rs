@@ -8,7 +8,7 @@ use crate::Kernel;
 use crate::effects::{Effects, Fetch, Spot};
 use crate::ids::SessionId;
 use crate::journal::{Stored, Waiting};
-use crate::ledger::DropReason;
+use crate::ledger::{AccountPlace, DropReason};
 use crate::session::{Entry, NO_GROUP, SubscriptionIds};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub(crate) struct DiskQueue {
     watched: bool,
     /// What [`stored_cost`] says of all in `fetching` and `stored`.
     bytes: usize,
+    /// Where those of `fetching` and `stored` are booked by address, if anybody keeps such books. What an earlier run left
+    /// is not booked yet and has no place here, so this belongs to the last of them.
+    places: VecDeque<AccountPlace>,
 }
 
 /// In memory until it is written.
@@ -82,14 +85,27 @@ impl DiskQueue {
 
     /// Takes the oldest out, to drop it. What is being fetched is left alone.
     pub(crate) fn drop_front(&mut self) -> Option<Dropped> {
-        if let Some(stored) = self.stored.pop_front() {
+        if !self.stored.is_empty() {
+            let place = self.take_place(self.fetching.len());
+            let stored = self.stored.pop_front()?;
             let bytes = stored_cost(&stored);
             self.bytes -= bytes;
-            return Some(Dropped { serial: stored.serial, bytes, memory: size_of::<Stored>() });
+            return Some(Dropped { serial: stored.serial, bytes, memory: size_of::<Stored>(), place, message: None });
         }
         let entry = self.fresh.pop_front()?.entry;
         let bytes = entry.message.bytes();
-        Some(Dropped { serial: entry.serial, bytes, memory: bytes })
+        Some(Dropped { serial: entry.serial, bytes, memory: bytes, place: None, message: Some(entry.message) })
+    }
+
+    /// Where the one at this place of `fetching` and `stored` is booked, which is about to be taken out.
+    fn take_place(&mut self, at: usize) -> Option<AccountPlace> {
+        let not_booked = self.fetching.len() + self.stored.len() - self.places.len();
+        self.places.remove(at.checked_sub(not_booked)?)
+    }
+
+    /// Where all of those are booked that are, and the messages that are in memory still.
+    pub(crate) fn into_books(self) -> (VecDeque<AccountPlace>, impl Iterator<Item = Message>) {
+        (self.places, self.fresh.into_iter().map(|fresh| fresh.entry.message))
     }
 }
 
@@ -100,6 +116,10 @@ pub(crate) struct Dropped {
     pub(crate) bytes: usize,
     /// What it held of the process's memory.
     pub(crate) memory: usize,
+    /// Where it is booked by address, if it is.
+    pub(crate) place: Option<AccountPlace>,
+    /// Its message, if that is in memory still.
+    pub(crate) message: Option<Message>,
 }
 
 impl Kernel {
@@ -143,6 +163,9 @@ impl Kernel {
             {
                 let Some(Fresh { entry, spot }) = disk.fresh.pop_front() else { break };
                 let in_memory = entry.message.bytes();
+                if !self.accounts.is_empty() {
+                    disk.places.push_back(self.accounts.place_of(entry.message.address()));
+                }
                 let stored = stored(entry, place + u64::from(spot.offset), spot.len);
                 let on_disk = stored_cost(&stored);
                 session.waiting_bytes = session.waiting_bytes - in_memory + on_disk;
@@ -205,12 +228,17 @@ impl Kernel {
         for message in messages {
             let Some(session) = self.sessions.get_mut(id) else { return };
             let Some(disk) = session.disk.as_deref_mut() else { return };
+            let place = disk.take_place(0);
             let Some(stored) = disk.fetching.pop_front() else { break };
             let cost = stored_cost(&stored);
             disk.bytes -= cost;
             session.waiting_bytes -= cost;
             self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
             let (serial, reliability) = (stored.serial, stored.reliability);
+            if let (None, Some(message)) = (place, &message) {
+                self.book_restored(message.address());
+            }
+            let Some(session) = self.sessions.get_mut(id) else { return };
             match message {
                 Some(message) if message.expires() > now => {
                     session.waiting_bytes += message.bytes();
@@ -220,7 +248,7 @@ impl Kernel {
                 }
                 Some(message) => self.book_expired(Some(id), message.address()),
                 // Its address was on disk, too.
-                None => self.book_drop(Some(id), "", DropReason::Unreadable),
+                None => self.book_drop_on_disk(Some(id), place, DropReason::Unreadable),
             }
             self.waiting -= 1;
             self.persist_put(id, serial, reliability, crate::durable::Put::Done, fx);

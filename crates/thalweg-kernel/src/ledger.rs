@@ -165,6 +165,15 @@ impl Accounts {
         Accounts { prefixes }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.prefixes.is_empty()
+    }
+
+    /// The place of the account of an address, to be remembered while its message is on disk.
+    pub(crate) fn place_of(&self, address: &str) -> AccountPlace {
+        self.find_place(address).and_then(|place| u16::try_from(place).ok()).unwrap_or(NO_ACCOUNT)
+    }
+
     /// The account of the longest prefix of whole levels.
     #[inline]
     fn of(&mut self, address: &str) -> Option<&mut Account> {
@@ -173,15 +182,26 @@ impl Accounts {
 
     #[cold]
     fn find(&mut self, address: &str) -> Option<&mut Account> {
+        let place = self.find_place(address)?;
+        self.prefixes.get_mut(place).map(|(_, account)| account)
+    }
+
+    fn find_place(&self, address: &str) -> Option<usize> {
         let mut prefix = address;
         loop {
             if let Ok(at) = self.prefixes.binary_search_by(|(name, _)| (**name).cmp(prefix)) {
-                return self.prefixes.get_mut(at).map(|(_, account)| account);
+                return Some(at);
             }
             prefix = &prefix[..prefix.rfind('/')?];
         }
     }
 }
+
+/// Which account a copy is booked in.
+pub(crate) type AccountPlace = u16;
+
+/// It is booked in none.
+const NO_ACCOUNT: AccountPlace = AccountPlace::MAX;
 
 impl Kernel {
     /// The books of each prefix that was asked for in [`Limits::ledger_prefixes`](crate::Limits::ledger_prefixes).
@@ -198,6 +218,21 @@ impl Kernel {
         }
         if let Some(account) = self.accounts.of(address) {
             account.routed += 1;
+        }
+    }
+
+    /// The address of a copy is known that an earlier run left behind; the sums have it already.
+    pub(crate) fn book_restored(&mut self, address: &str) {
+        if let Some(account) = self.accounts.of(address) {
+            account.restored += 1;
+        }
+    }
+
+    /// A copy was dropped whose address is on disk. `place` says where it is booked, if it is at all.
+    pub(crate) fn book_drop_on_disk(&mut self, id: Option<SessionId>, place: Option<AccountPlace>, reason: DropReason) {
+        self.book_drop(id, "", reason);
+        if let Some((_, account)) = place.and_then(|place| self.accounts.prefixes.get_mut(usize::from(place))) {
+            account.dropped[reason as usize] += 1;
         }
     }
 

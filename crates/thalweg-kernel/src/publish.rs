@@ -450,6 +450,11 @@ impl Kernel {
                 Overflow::DropOldest if self.limits.queue_messages_max > 0 && bytes <= self.limits.queue_bytes_max => {
                     // A large newcomer takes the place of several small ones.
                     while self.is_queue_full(id, bytes) && self.drop_oldest(id, fx) {}
+                    if self.is_queue_full(id, bytes) {
+                        // All that is left is being fetched.
+                        self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                        return Put::Done;
+                    }
                 }
                 Overflow::DropNewest | Overflow::DropOldest => {
                     self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
@@ -493,8 +498,10 @@ impl Kernel {
         } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
             session.waiting_bytes -= dropped.bytes;
             self.bytes_held = self.bytes_held.saturating_sub(dropped.memory);
-            // Its address is on disk, too.
-            self.book_drop(Some(id), "", DropReason::QueueFull);
+            match dropped.message {
+                Some(message) => self.book_drop(Some(id), message.address(), DropReason::QueueFull),
+                None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
+            }
             self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done, fx);
         } else {
             return false;

@@ -184,6 +184,7 @@ impl Kernel {
                 Some(message) => {
                     self.bytes_held += message.bytes();
                     self.unsettled += 1;
+                    self.book_restored(message.address());
                     states.push((tag, SlotState::ExpectSettle(entry(slot.entry, message))));
                 }
                 None => lost.push(tag),
@@ -319,6 +320,7 @@ impl Kernel {
                 fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
             }
             bytes += message.bytes();
+            self.book_restored(message.address());
             waiting.push(Waiting { message, redelivered, serial });
         }
         if to != number {

@@ -638,7 +638,19 @@ impl Kernel {
             self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
         }
         let on_disk = session.waiting_len() - session.waiting.len();
-        self.ledger.drop_many(DropReason::SessionEnded, on_disk);
+        let memory_held = session.memory_held();
+        if let Some(disk) = session.disk.take() {
+            let (places, in_memory) = disk.into_books();
+            let (booked, mut fresh) = (places.len(), 0);
+            for message in in_memory {
+                self.book_drop(None, message.address(), DropReason::SessionEnded);
+                fresh += 1;
+            }
+            for place in places {
+                self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
+            }
+            self.ledger.drop_many(DropReason::SessionEnded, on_disk - booked - fresh);
+        }
         for (_, slot) in session.window.iter_mut() {
             if let SlotState::ExpectSettle(entry) = &slot.state {
                 self.unsettled -= 1;
@@ -649,7 +661,7 @@ impl Kernel {
                 }
             }
         }
-        self.bytes_held = self.bytes_held.saturating_sub(session.memory_held());
+        self.bytes_held = self.bytes_held.saturating_sub(memory_held);
         self.return_to_groups(session.uid, moved, now, fx);
         if session.durable {
             self.persist_session_ended(session.uid, safety, fx);

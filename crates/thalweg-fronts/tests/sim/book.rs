@@ -258,7 +258,10 @@ impl Book {
         }
         let (times, fresh) = session.seen.entry(serial).or_default();
         if got.dup {
-            assert!(*times > 0 || in_group, "{who}: DUP is set although it was never sent before [MQTT-3.3.1-3]");
+            assert!(
+                *times > 0 || in_group || session.vague,
+                "{who}: DUP is set although it was never sent before [MQTT-3.3.1-3]"
+            );
         } else if !in_group && !retained {
             let allowed = if message.qos == QoS::AtLeastOnce { message.transmissions } else { 1 };
             assert!(*fresh < allowed, "{who}: sent {} times without DUP", *fresh + 1);
@@ -355,6 +358,7 @@ impl Book {
         for (at, message) in self.messages.iter().enumerate() {
             let serial = Serial(at as u64 + 1);
             let undisturbed = message.qos == QoS::AtLeastOnce || !self.disturbed.contains(&name);
+            let undisturbed = undisturbed && !self.swallowed.iter().any(|swallowed| swallowed.1 == serial);
             let of_group = message.topic.starts_with(&format!("{name}/"));
             if of_group && message.acknowledged && message.moment > since && undisturbed {
                 let times = self.group_accepted.get(&serial).copied().unwrap_or(0);
