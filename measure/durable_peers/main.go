@@ -224,9 +224,8 @@ func runJetStream(m *meter) *sync.WaitGroup {
 }
 
 type figures struct {
-	cpu     float64
-	written int64
-	rss     int64
+	cpu float64
+	rss int64
 }
 
 // look adds up a process and its children: RabbitMQ has some.
@@ -242,7 +241,6 @@ func look() figures {
 		system, _ := strconv.ParseFloat(words[12], 64)
 		all.cpu = (user + system) / 100
 	}
-	all.written = field(fmt.Sprintf("/proc/%d/io", *pid), "write_bytes:")
 	all.rss = field(fmt.Sprintf("/proc/%d/status", *pid), "VmRSS:")
 	return all
 }
@@ -275,7 +273,6 @@ func report(m *meter, took float64, before, after figures) {
 		"lat_us":                map[string]float64{"p50": quantile(0.5), "p99": quantile(0.99)},
 		"broker_cpu_us_per_msg": (after.cpu - before.cpu) * 1e6 / count,
 		"broker_cpu":            (after.cpu - before.cpu) / took,
-		"written_bytes_per_msg": float64(after.written-before.written) / count,
 		"rss_mib":               float64(after.rss) / 1024,
 	})
 	check(err)
