@@ -80,6 +80,16 @@ pub fn few(book: &mut Book, luck: &Luck) -> Vec<Client> {
     cast.clients
 }
 
+/// The same without anything but messages: whose sessions are safe and whose messages are not, loses messages only.
+pub fn messages_only(book: &mut Book, luck: &Luck) -> Vec<Client> {
+    let mut cast = Cast { book, luck, clients: Vec::new() };
+    cast.publisher("p0", V5, Presence::ALWAYS, Sizes::Small, None);
+    cast.publisher("p1", V311, Presence::ALWAYS, Sizes::Small, None);
+    cast.listener("absent-3", V311, ABSENT, &[("c/#", 1)]);
+    cast.listener("absent-5", V5, ABSENT, &[("c/#", 1)]);
+    cast.clients
+}
+
 struct Cast<'a> {
     book: &'a mut Book,
     luck: &'a Luck,

@@ -143,9 +143,11 @@ impl Rounds {
     /// Each life may have its own shards, segments and checkpoints; what another left, it must understand. Small ones let a
     /// short run see what takes hours otherwise.
     fn settings(&mut self) -> Home {
+        // A small disk has no room for large ones.
+        let large = if matches!(self.way, Way::Cut(_)) { 8 } else { 64 };
         let luck = &mut self.luck;
         let shards = 1 + luck.below(3);
-        let segment = [1, 1, 4, 64][luck.below(4)];
+        let segment = [1, 1, 4, large][luck.below(4)];
         let checkpoint = [1, 4, 256][luck.below(3)];
         let settings = [
             format!("shards={shards}"),
