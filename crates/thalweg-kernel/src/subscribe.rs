@@ -89,12 +89,28 @@ impl Kernel {
         if !same_opening || session.link != Some(pending.link) {
             return;
         }
+        let has_scans = !pending.scans.is_empty();
         session.scans.extend(pending.scans);
+        if has_scans {
+            // It may have unsubscribed meanwhile.
+            self.drop_scans_of_nothing(id);
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
         if session.durable {
             fx.hold(pending.link);
         }
         fx.answer(pending.link, pending.ticket, &Answer::Subscribed(pending.outcomes));
         self.pump(id, now, fx);
+    }
+
+    /// Stops looking for last values that no subscription wants any more.
+    fn drop_scans_of_nothing(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let mut scans = std::mem::take(&mut session.scans);
+        scans.retain(|scan| self.holds(id, &scan.filter));
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.scans = scans;
+        }
     }
 
     fn subscribe_one<E: Effects>(
@@ -248,6 +264,9 @@ impl Kernel {
         let is = |held: &Held| held.group == group && *held.filter == *filter;
         let Some(at) = session.subscriptions.iter().rposition(is) else { return false };
         let held = session.subscriptions.swap_remove(at);
+        if group == NO_GROUP {
+            session.scans.retain(|scan| *scan.filter != *filter);
+        }
         let name = self.groups.get(held.group as usize).and_then(Option::as_ref).map(Group::name);
         self.drop_subscription(id, &held, now, fx);
         if let Some(session) = self.sessions.get(id).filter(|session| session.durable) {

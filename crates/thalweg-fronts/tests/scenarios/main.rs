@@ -9,6 +9,7 @@ mod net;
 mod world;
 
 mod access;
+mod durability;
 mod groups;
 mod limits;
 mod retained;

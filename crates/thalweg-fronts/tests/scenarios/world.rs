@@ -1,5 +1,6 @@
 //! A stage for plain scenarios: named clients that do one thing at a time, after which everything comes to rest.
 
+use crate::disk::Loss;
 use crate::net::{Got, Net, Packet};
 use std::collections::VecDeque;
 use thalweg_fronts::LinksLimits;
@@ -61,7 +62,58 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits, outputs: LinksLimits) -> Self {
-        World { net: Net::new(shards, &limits, outputs, MqttSettings::default(), 7), puppets: Vec::new() }
+        World::of(Net::new(shards, &limits, outputs, MqttSettings::default(), 7))
+    }
+
+    pub fn of(net: Net) -> Self {
+        World { net, puppets: Vec::new() }
+    }
+
+    /// With a journal that is written and synced whenever everything comes to rest.
+    pub fn with_journal(shards: u16, limits: Limits) -> Self {
+        World::with(shards, Limits { journal: true, ..limits }, LinksLimits::default())
+    }
+
+    /// From now on the disk does nothing by itself.
+    pub fn stop_disk(&mut self) {
+        self.net.is_disk_manual = true;
+    }
+
+    /// Everything that was persisted is written.
+    pub fn write_disk(&mut self) {
+        self.net.write(usize::MAX);
+        self.rest();
+    }
+
+    /// Everything that is written becomes durable.
+    pub fn sync_disk(&mut self) {
+        self.net.sync();
+        self.rest();
+    }
+
+    /// The process ends, and another one takes up what is written; the disk works by itself again.
+    pub fn restart(&mut self) {
+        let shards = self.net.shards.len() as u16;
+        self.restart_with(Loss::Process, shards);
+    }
+
+    pub fn restart_with(&mut self, loss: Loss, shards: u16) {
+        self.net.crash(loss, shards, |_| ());
+        self.net.is_disk_manual = false;
+        self.rest();
+    }
+
+    /// Acknowledges the receipt of a QoS 2 message by hand.
+    pub fn pubrec(&mut self, who: Who, id: u16) {
+        let end = &mut self.net.pipes[self.puppets[who.0].pipe];
+        end.machine.pubrec(id, ReasonCode::Success, &mut end.up);
+        self.rest();
+    }
+
+    /// Publishes and does not wait for the answer.
+    pub fn send(&mut self, who: Who, topic: &str, payload: &str, qos: QoS) {
+        self.write(who, &PublishOut { qos, topic, payload: payload.as_bytes(), ..PublishOut::default() });
+        self.rest();
     }
 
     /// A name whose home is that shard.

@@ -52,6 +52,8 @@ pub struct Session {
     seen: HashMap<Serial, (u32, u32)>,
     /// The last message of each publisher, topic, QoS sent and QoS received.
     newest: HashMap<(usize, String, QoS, QoS), Serial>,
+    /// The same of those that have reached the client.
+    newest_accepted: HashMap<(usize, String, QoS, QoS), Serial>,
     /// Packet identifiers in use on the connection.
     in_flight: HashMap<u16, Serial>,
     receive_max: u16,
@@ -76,6 +78,10 @@ pub struct Book {
 }
 
 impl Session {
+    pub fn is_subscribed(&self, filter: &str) -> bool {
+        self.subscriptions.contains_key(filter)
+    }
+
     /// Whether it may be a member of a group.
     pub fn is_in_group(&self) -> bool {
         !self.groups.is_empty()
@@ -158,6 +164,7 @@ impl Book {
         for session in &mut self.sessions {
             // What was about to be sent may be sent anew, and with it what has been sent.
             session.seen.values_mut().for_each(|(_, fresh)| *fresh = 0);
+            session.newest = session.newest_accepted.clone();
             session.vague |= vague;
             if vague {
                 session.subscriptions.retain(|_, (.., written)| *written <= kept);
@@ -199,6 +206,7 @@ impl Book {
             groups: HashSet::new(),
             seen: HashMap::new(),
             newest: HashMap::new(),
+            newest_accepted: HashMap::new(),
             in_flight: HashMap::new(),
             receive_max: u16::MAX,
         });
@@ -280,7 +288,7 @@ impl Book {
             assert!(now <= late, "{who}: sent after it had expired");
         }
         // What its publisher sent again came in again, perhaps after later ones.
-        let once = message.transmissions == 1 || message.qos == QoS::ExactlyOnce;
+        let once = message.transmissions == 1 || (message.qos == QoS::ExactlyOnce && message.expiry_secs.is_none());
         if is_first && once && !in_group && !retained {
             let key = (message.publisher, message.topic.clone(), message.qos, got.qos);
             let newest = session.newest.entry(key).or_default();
@@ -306,7 +314,10 @@ impl Book {
         let message = self.message(serial);
         let (in_group, retained) =
             (message.topic.starts_with(GROUP_TOPICS), message.topic.starts_with(RETAINED_TOPICS));
+        let key = (message.publisher, message.topic.clone(), message.qos, got.qos);
         let session = &mut self.sessions[number];
+        let newest = session.newest_accepted.entry(key).or_default();
+        *newest = serial.max(*newest);
         let times = session.accepted.entry(serial).or_insert(0);
         *times += 1;
         let who = format!("client {} session {number}, message {}", session.client, serial.0);

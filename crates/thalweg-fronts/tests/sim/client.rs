@@ -278,7 +278,9 @@ impl Client {
 
     fn next_id(&mut self) -> u16 {
         loop {
-            self.id_last = if self.id_last >= 400 { 1 } else { self.id_last + 1 };
+            // Few, so that what is forgotten too early or too late is noticed.
+            let last = if self.out.len() + self.questions.len() < 15 { 30 } else { 400 };
+            self.id_last = if self.id_last >= last { 1 } else { self.id_last + 1 };
             let id = self.id_last;
             if !self.questions.contains_key(&id) && !self.out.values().any(|out| out.id == id) {
                 return id;

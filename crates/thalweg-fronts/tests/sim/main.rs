@@ -24,8 +24,8 @@ use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow, Safety};
 use thalweg_model::{Span, Time};
 use thalweg_mqtt::{QoS, ServerLimits, Version};
 
-const RUNS: u64 = 300;
-const JOURNAL_RUNS: u64 = 300;
+const RUNS: u64 = 500;
+const JOURNAL_RUNS: u64 = 600;
 const STEPS: usize = 700;
 
 const TOPICS: [&str; 14] = [
@@ -266,7 +266,13 @@ impl Simulation {
 
     /// The broker ends in the middle of everything, and begins anew.
     fn crash(&mut self) {
-        if !self.random.one_in(4) {
+        let before = self.random.below(4);
+        if before < 2 {
+            // Whatever does not wait for the journal has happened.
+            self.net.is_disk_manual = true;
+            self.rest();
+            self.net.is_disk_manual = false;
+        } else if before == 2 {
             // Everything that could leave has left, and has arrived.
             for number in 0..self.clients.len() {
                 if let Some(pipe) = self.clients[number].pipe {
@@ -340,7 +346,12 @@ impl Simulation {
                 client.subscribe(&filters, last_values, net, book);
             }
             14 => {
-                let (filter, _) = *random.pick(&FILTERS);
+                let (mut filter, _) = *random.pick(&FILTERS);
+                if !random.one_in(3) {
+                    // Rather one that it has.
+                    let held = |filter: &str| book.sessions[client.session].is_subscribed(filter);
+                    filter = FILTERS.iter().map(|(filter, _)| *filter).find(|filter| held(filter)).unwrap_or(filter);
+                }
                 let stays = client.anchor || (self.calm && filter.starts_with('$'));
                 if !stays {
                     client.unsubscribe(filter, net, book);
