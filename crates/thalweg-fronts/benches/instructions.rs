@@ -18,10 +18,11 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 5] = [
+const OPERATIONS: [Operation; 6] = [
     ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
     ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
     ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
+    ("path_qos1_written_down", |count| written_down(count)),
     ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
     ("fan_out_qos0_to_100", |count| path(QoS::AtMostOnce, 100, Version::V311, count)),
 ];
@@ -41,17 +42,23 @@ struct Bench {
     links: Links,
     settings: Arc<MqttSettings>,
     dirty: Vec<LinkId>,
+    spare: Vec<u8>,
 }
 
 impl Bench {
     fn connect(&mut self, name: &str, version: Version) -> (LinkId, ClientSide) {
+        self.connect_as(name, version, true)
+    }
+
+    fn connect_as(&mut self, name: &str, version: Version, clean_start: bool) -> (LinkId, ClientSide) {
         let front = MqttFront::new(self.settings.clone(), 1, Some(Access::ALL));
         let link = self.links.open(Front::Mqtt(Box::new(front)));
         let mut client = ClientSide::new(1 << 20);
         let mut bytes = Vec::new();
-        let connect = ConnectOut { version, client_id: name, ..ConnectOut::default() };
+        let connect = ConnectOut { version, client_id: name, clean_start, ..ConnectOut::default() };
         client.connect(&connect, &mut bytes).expect("a short name");
         self.drive(link, &bytes);
+        self.commit();
         let answer = self.take(link);
         client.handle_input(&answer).expect("CONNACK is legal");
         assert!(client.is_connected());
@@ -73,14 +80,28 @@ impl Bench {
     /// What the link has written, as a flush would take it.
     fn take(&mut self, link: LinkId) -> Vec<u8> {
         self.links.take_dirty(&mut self.dirty);
-        std::mem::take(&mut self.links.get_mut(link).expect("it is open").out)
+        let link = self.links.get_mut(link).expect("it is open");
+        let taken = link.sendable().to_vec();
+        link.advance(taken.len());
+        taken
+    }
+
+    /// What was persisted is safe at once; the batch's buffer is used again.
+    fn commit(&mut self) -> usize {
+        let spare = std::mem::take(&mut self.spare);
+        let Some(mut batch) = self.links.take_batch(spare) else { return 0 };
+        self.links.complete(batch.number);
+        let len = batch.bytes.len();
+        batch.bytes.clear();
+        self.spare = batch.bytes;
+        len
     }
 
     /// The same without taking the buffer away.
     fn discard(&mut self, link: LinkId) -> usize {
-        let out = &mut self.links.get_mut(link).expect("it is open").out;
-        let len = out.len();
-        out.clear();
+        let link = self.links.get_mut(link).expect("it is open");
+        let len = link.sendable().len();
+        link.advance(len);
         len
     }
 }
@@ -91,6 +112,7 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
         links: Links::new(LinksLimits::default()),
         settings: Arc::new(MqttSettings::default()),
         dirty: Vec::new(),
+        spare: Vec::new(),
     };
     let receivers: Vec<LinkId> = (0..receivers)
         .map(|number| {
@@ -127,7 +149,7 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
         assert_eq!(bench.discard(publisher), 4 * BATCH as usize, "all are acknowledged");
         for receiver in &receivers {
             // A receiver answers each PUBLISH by its packet identifier, which stands behind the topic.
-            let out = &bench.links.get(*receiver).expect("it is open").out;
+            let out = &bench.links.get(*receiver).expect("it is open").sendable();
             answers.clear();
             for packet in out.chunks_exact(one) {
                 let id = &packet[4 + TOPIC.len()..6 + TOPIC.len()];
@@ -151,4 +173,49 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
         bench.links.take_dirty(&mut bench.dirty);
     }
     assert_eq!(bench.kernel.totals().in_flight, 0, "everything is settled");
+}
+
+/// At-least-once messages for a session that outlives the broker: written down, delivered, acknowledged both ways, and
+/// the end written down.
+fn written_down(count: u32) {
+    let limits = Limits { journal: true, ..Limits::default() };
+    let mut bench = Bench {
+        kernel: Kernel::new(limits, ShardId(0), 1, 7),
+        links: Links::new(LinksLimits::default()),
+        settings: Arc::new(MqttSettings::default()),
+        dirty: Vec::new(),
+        spare: Vec::new(),
+    };
+    let (receiver, mut client) = bench.connect_as("receiver", Version::V311, false);
+    let options = SubscribeOptions { qos: QoS::AtLeastOnce, ..SubscribeOptions::default() };
+    let subscribe = SubscribeOut { id: 1, filters: &[("plant/+/temperature", options)], ..SubscribeOut::default() };
+    let mut bytes = Vec::new();
+    client.subscribe(&subscribe, &mut bytes).expect("small");
+    bench.drive(receiver, &bytes);
+    bench.commit();
+    bench.take(receiver);
+    let (publisher, mut client) = bench.connect("publisher", Version::V311);
+    let mut input = Vec::new();
+    for id in 1..=BATCH as u16 {
+        let qos = QoS::AtLeastOnce;
+        let publish = PublishOut { qos, id, topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
+        client.publish(&publish, &mut input).expect("connected");
+    }
+    let one = input.len() / BATCH as usize;
+    let mut answers = Vec::new();
+    for _ in 0..count / BATCH {
+        bench.drive(publisher, &input);
+        assert_eq!(bench.discard(publisher), 0, "nothing is acknowledged before it is safe");
+        assert!(bench.commit() > input.len(), "every message is written down");
+        bench.links.take_dirty(&mut bench.dirty);
+        assert_eq!(bench.discard(publisher), 4 * BATCH as usize, "all are acknowledged");
+        answers.clear();
+        for packet in bench.links.get(receiver).expect("it is open").sendable().chunks_exact(one) {
+            let id = &packet[4 + TOPIC.len()..6 + TOPIC.len()];
+            answers.extend_from_slice(&[0x40, 2, id[0], id[1]]);
+        }
+        assert_eq!(answers.len(), 4 * BATCH as usize, "all are delivered");
+        bench.discard(receiver);
+        bench.drive(receiver, &answers);
+    }
 }

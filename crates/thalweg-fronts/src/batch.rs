@@ -255,7 +255,7 @@ mod tests {
     fn a_batch_that_came_to_nothing_asks_for_no_safety() {
         let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
-        assert!(gathering.len() > 0);
+        assert_ne!(gathering.len(), 0);
         gathering.forget(1, 1, 1);
         assert_eq!(gathering.len(), 0);
         let batch = gathering.take(Vec::new(), true).expect("it is waited for");

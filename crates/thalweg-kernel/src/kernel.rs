@@ -121,6 +121,8 @@ impl Kernel {
     pub fn set_limits(&mut self, limits: Limits) {
         self.last_values.set_limits(last_value_limits(&limits));
         self.limits = limits;
+        // Routes remember what the limits say of their addresses.
+        self.access_epoch += 1;
     }
 
     /// The limits in force.

@@ -174,6 +174,19 @@ impl Accounts {
         self.find_place(address).and_then(|place| u16::try_from(place).ok()).unwrap_or(NO_ACCOUNT)
     }
 
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn are_kept(&self) -> bool {
+        !self.prefixes.is_empty()
+    }
+
+    #[cold]
+    pub(crate) fn book_routed(&mut self, address: &str) {
+        if let Some(account) = self.find(address) {
+            account.routed += 1;
+        }
+    }
+
     /// The account of the longest prefix of whole levels.
     #[inline]
     fn of(&mut self, address: &str) -> Option<&mut Account> {

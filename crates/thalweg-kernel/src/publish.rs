@@ -151,7 +151,7 @@ impl Kernel {
     pub fn publish_own<E: Effects>(&mut self, draft: Draft<'_>, now: Time, fx: &mut E) -> Outcome {
         self.ledger.own += 1;
         let route = self.route(draft.address);
-        self.spread(None, &route, draft, now, fx)
+        self.spread(None, &route, &draft, now, fx)
     }
 
     #[inline]
@@ -173,7 +173,7 @@ impl Kernel {
                 }
             },
         };
-        self.spread(Some(id), &route, draft, now, fx)
+        self.spread(Some(id), &route, &draft, now, fx)
     }
 
     /// The checks that hold for an address as long as the memo does, and its route.
@@ -196,22 +196,50 @@ impl Kernel {
         Ok(route)
     }
 
+    /// What most messages need, without what few do.
+    #[inline]
     fn spread<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
-        draft: Draft<'_>,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Outcome {
+        let is_simple = draft.retain == RetainOp::None
+            && (draft.reliability == Reliability::AtMostOnce || !self.limits.journal)
+            && route.groups.is_empty()
+            && route.shards.is_empty()
+            && !route.receivers.is_empty();
+        if !is_simple {
+            return self.spread_fully(publisher, route, draft, now, fx);
+        }
+        self.ledger.matched += 1;
+        self.spread_here(publisher, route, draft, &mut None, now, fx);
+        if !self.pending_references.is_empty() {
+            // It waits for sessions that are away.
+            self.write_down(publisher, route, draft, false, false, now, fx);
+        }
+        Outcome::Accepted
+    }
+
+    #[inline(never)]
+    fn spread_fully<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
         now: Time,
         fx: &mut E,
     ) -> Outcome {
         let mut kept: Option<Message> = None;
         let mut is_last_value = false;
         let mut sent_away = false;
-        let must_arrive = self.must_arrive(publisher, &draft);
+        let must_arrive = self.must_arrive(publisher, draft);
         if draft.retain != RetainOp::None {
-            let safety = self.asked_safety(publisher, route, &draft);
-            match self.retain(publisher, &draft, safety, must_arrive, &mut kept, now, fx) {
-                Retained::Here => is_last_value = is_kept(publisher, &draft),
+            let safety = self.asked_safety(publisher, route, draft);
+            match self.retain(publisher, draft, safety, must_arrive, &mut kept, now, fx) {
+                Retained::Here => is_last_value = is_kept(publisher, draft),
                 Retained::Elsewhere => sent_away = true,
                 // A full store costs the last value, not the message.
                 Retained::Refused => self.ledger.retain_refused += 1,
@@ -222,10 +250,10 @@ impl Kernel {
             Outcome::NoMatch
         } else {
             self.ledger.matched += 1;
-            self.spread_here(publisher, route, &draft, &mut kept, now, fx);
+            self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
             if !route.groups.is_empty() || !route.shards.is_empty() {
-                let message = self.keep(publisher, &draft, &mut kept, now);
-                let safety = self.asked_safety(publisher, route, &draft);
+                let message = self.keep(publisher, draft, &mut kept, now);
+                let safety = self.asked_safety(publisher, route, draft);
                 for &group in &route.groups {
                     sent_away |= self.publish_to_group(group, &message, safety, must_arrive, now, fx);
                 }
@@ -243,7 +271,7 @@ impl Kernel {
             Outcome::Accepted
         };
         if self.limits.journal {
-            self.write_down(publisher, route, &draft, is_last_value, sent_away, now, fx);
+            self.write_down(publisher, route, draft, is_last_value, sent_away, now, fx);
         }
         outcome
     }
@@ -295,8 +323,22 @@ impl Kernel {
     }
 
     /// Copies for this shard's own sessions.
-    #[inline]
-    pub(crate) fn spread_here<E: Effects>(
+    #[inline(never)]
+    pub(crate) fn spread_to_all<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.spread_here(publisher, route, draft, kept, now, fx);
+    }
+
+    /// The same, in the middle of the path that every message takes.
+    #[inline(always)]
+    fn spread_here<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
@@ -306,12 +348,12 @@ impl Kernel {
         fx: &mut E,
     ) {
         for receiver in &route.receivers {
-            self.spread_to(publisher, receiver, draft, kept, now, fx);
+            self.spread_one(publisher, receiver, draft, kept, now, fx);
         }
     }
 
-    #[inline]
-    fn spread_to<E: Effects>(
+    #[inline(always)]
+    fn spread_one<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         receiver: &Receiver,
@@ -321,56 +363,92 @@ impl Kernel {
         fx: &mut E,
     ) {
         if receiver.flags & NO_LOCAL != 0 && publisher == Some(receiver.session) {
-            if let Some(rest) = receiver.without_no_local() {
-                self.spread_to(None, &rest, draft, kept, now, fx);
-            }
-            return;
+            return self.spread_without_own(receiver, draft, kept, now, fx);
         }
-        if self.sessions.get(receiver.session).is_none() {
-            return; // It ended while the copies before this one were made.
+        // It may have ended while the copies before this one were made.
+        let Some(session) = self.sessions.get_mut(receiver.session) else { return };
+        session.routed += 1;
+        self.ledger.routed += 1;
+        if self.accounts.are_kept() {
+            self.accounts.book_routed(draft.address);
         }
-        self.book_routed(Some(receiver.session), draft.address);
         let retain = draft.retain != RetainOp::None && receiver.flags & RETAIN_AS_PUBLISHED != 0;
         let reliability = receiver.reliability.min(draft.reliability);
-        if reliability == Reliability::AtMostOnce {
-            let Some(session) = self.sessions.get_mut(receiver.session) else { return };
+        if reliability == Reliability::AtMostOnce
+            && let Some(link) = session.link
             // What waited while the session was away must not be overtaken.
-            let waits = self.limits.queue_at_most_once_offline && !session.is_queue_empty();
-            if let Some(link) = session.link
-                && !waits
+            && (!self.limits.queue_at_most_once_offline || session.is_queue_empty())
+        {
+            let many;
+            let subscription_ids = match &receiver.overlap {
+                None if receiver.id == 0 => &[][..],
+                None => std::slice::from_ref(&receiver.id),
+                Some(_) => {
+                    many = receiver.subscription_ids();
+                    many.as_slice()
+                }
+            };
+            let delivery = Delivery {
+                address: draft.address,
+                payload: draft.payload,
+                reliability,
+                retain,
+                redelivered: false,
+                tag: 0,
+                expires_in_secs: draft.expires_in.map(|span| span.secs_ceil().min(u64::from(u32::MAX)) as u32),
+                properties: draft.properties,
+                subscription_ids,
+                native: if retain { None } else { draft.native },
+            };
+            let sent = fx.deliver(link, &delivery);
+            if sent == Sent::Room
+                && !self.accounts.are_kept()
+                && let Some(session) = self.sessions.get_mut(receiver.session)
             {
-                let many;
-                let subscription_ids = match &receiver.overlap {
-                    None if receiver.id == 0 => &[][..],
-                    None => std::slice::from_ref(&receiver.id),
-                    Some(_) => {
-                        many = receiver.subscription_ids();
-                        many.as_slice()
-                    }
-                };
-                let delivery = Delivery {
-                    address: draft.address,
-                    payload: draft.payload,
-                    reliability,
-                    retain,
-                    redelivered: false,
-                    tag: 0,
-                    expires_in_secs: draft.expires_in.map(|span| span.secs_ceil().min(u64::from(u32::MAX)) as u32),
-                    properties: draft.properties,
-                    subscription_ids,
-                    native: if retain { None } else { draft.native },
-                };
-                let sent = fx.deliver(link, &delivery);
-                self.book_at_most_once(receiver.session, sent, draft.address, draft.payload.len());
+                // What `book_at_most_once` does when all is well, without a call.
+                session.delivered += 1;
+                self.ledger.delivered += 1;
+                self.ledger.delivered_bytes += draft.payload.len() as u64;
                 return;
             }
-            if !self.limits.queue_at_most_once_offline {
-                self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
-                return;
-            }
+            return self.book_at_most_once(receiver.session, sent, draft.address, draft.payload.len());
+        }
+        self.spread_kept(publisher, receiver, draft, (reliability, retain), kept, now, fx);
+    }
+
+    /// A copy for a receiver that has subscriptions which want the publisher's own messages and others which do not.
+    #[cold]
+    fn spread_without_own<E: Effects>(
+        &mut self,
+        receiver: &Receiver,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if let Some(rest) = receiver.without_no_local() {
+            self.spread_one(None, &rest, draft, kept, now, fx);
+        }
+    }
+
+    /// A copy that somebody must keep: for a while, until it is settled, or because its receiver is away.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)] // The second half of `spread_one`.
+    fn spread_kept<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        receiver: &Receiver,
+        draft: &Draft<'_>,
+        (reliability, retain): (Reliability, bool),
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if reliability == Reliability::AtMostOnce && !self.limits.queue_at_most_once_offline {
+            return self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
         }
         let message = self.keep(publisher, draft, kept, now);
-        let serial = self.serial_for(receiver.session);
+        let serial = if self.limits.journal { self.serial_for(receiver.session) } else { 0 };
         let entry = Entry {
             message,
             subscription_ids: receiver.subscription_ids(),
@@ -392,7 +470,6 @@ impl Kernel {
     }
 
     /// Books what became of an at-most-once copy.
-    #[inline]
     pub(crate) fn book_at_most_once(&mut self, id: SessionId, sent: Sent, address: &str, payload_len: usize) {
         if let Sent::Congested | Sent::Full = sent
             && let Some(session) = self.sessions.get_mut(id)

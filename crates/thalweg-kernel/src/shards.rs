@@ -179,7 +179,7 @@ impl Kernel {
         }
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
-        self.spread_here(None, &route, &draft, &mut Some(message.clone()), now, fx);
+        self.spread_to_all(None, &route, &draft, &mut Some(message.clone()), now, fx);
         if !self.pending_references.is_empty() {
             self.persist_kept(message, false, safety, fx);
         }

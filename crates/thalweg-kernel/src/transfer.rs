@@ -62,12 +62,13 @@ impl Destination {
 impl Kernel {
     /// Whether what a publish sends to other shards must stand in a transfer queue meanwhile.
     pub(crate) fn must_arrive(&self, publisher: Option<SessionId>, draft: &Draft<'_>) -> bool {
+        if !self.limits.journal {
+            return false;
+        }
         // A message without a ticket is a will.
         let nobody_repeats = draft.reliability == Reliability::ExactlyOnce
             || (draft.reliability == Reliability::AtLeastOnce && draft.ticket == 0);
-        self.limits.journal
-            && nobody_repeats
-            && publisher.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.durable)
+        nobody_repeats && publisher.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.durable)
     }
 
     /// Notes that the message being spread is under way; written down with it.

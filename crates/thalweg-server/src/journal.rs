@@ -42,6 +42,7 @@ pub(crate) struct Journal {
     /// Nothing once the threads are to end.
     fetches: Mutex<Option<mpsc::Sender<(Mailbox, Fetch)>>>,
     checkpointer: CheckpointerHandle<OsDisk>,
+    committer: CommitterHandle,
     counters: Arc<Counters>,
 }
 
@@ -228,8 +229,6 @@ impl Opened {
             round.map_err(|error| std::io::Error::other(error.to_string()))?;
         }
         let (sender, receiver) = mpsc::channel();
-        let journal =
-            Arc::new(Journal { fetches: Mutex::new(Some(sender)), checkpointer: asking, counters: counters.clone() });
         let metered = Metered { log, counters: counters.clone() };
         let mut news: Vec<Committed> = shards.iter().map(|_| Committed::default()).collect();
         let counted = counters.clone();
@@ -278,7 +277,12 @@ impl Opened {
         };
         let committer = Committer::start(Box::new(metered), committer_settings, on_event)?;
         let handle = committer.handle();
-        let counters = journal.counters.clone();
+        let journal = Arc::new(Journal {
+            fetches: Mutex::new(Some(sender)),
+            checkpointer: asking,
+            committer: handle.clone(),
+            counters: counters.clone(),
+        });
         let fetcher = std::thread::Builder::new().name("fetcher".into());
         let fetcher = fetcher.spawn(move || {
             for (mailbox, Fetch { session, question, places }) in receiver {
@@ -375,6 +379,11 @@ impl Journal {
             // It fails only when the thread is gone, and then all is over.
             let _ = sender.send((mailbox, fetch));
         }
+    }
+
+    /// Another interval between syncs that nobody waits for.
+    pub(crate) fn set_lazy_interval(&self, interval: Option<Span>) {
+        self.committer.set_lazy_interval(interval.map(duration));
     }
 
     /// Makes a checkpoint now; what it did, in words.

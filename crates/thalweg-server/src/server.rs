@@ -183,6 +183,9 @@ impl Server {
         if let Some(lobby) = &self.lobby {
             lobby.reload(LobbyReload { settings: Some(settings::lobby_settings(&config)), change, add, remove });
         }
+        if let (Some(journal), Some(settings)) = (&self.observer.journal, settings::journal_settings(&config, false)) {
+            journal.set_lazy_interval(settings.lazy_interval);
+        }
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         self.observer.overall.memory_bytes_max.store(memory_bytes_max, Ordering::Relaxed);
         self.config = config;

@@ -135,12 +135,19 @@ pub(crate) fn journal_settings(config: &Config, repair: bool) -> Option<JournalS
     journal.enabled.then(|| JournalSettings {
         segment_bytes: journal.segment_bytes,
         bytes_max: journal.bytes_max,
-        lazy_interval: (journal.fsync != config::Fsync::Never).then_some(journal.fsync_interval),
+        lazy_interval: is_ever_synced(config).then_some(journal.fsync_interval),
         max_linger: journal.max_linger,
         checkpoint_bytes: journal.checkpoint_bytes,
         checkpoint_interval: journal.checkpoint_interval,
         repair,
     })
+}
+
+/// Whether anybody is promised more than that the system will write it some time.
+fn is_ever_synced(config: &Config) -> bool {
+    let listeners = config.enabled_listeners().map(|(_, listener)| config.fsync(listener));
+    let filters = config.journal.filters.iter().map(|(_, fsync)| *fsync);
+    std::iter::once(config.journal.fsync).chain(listeners).chain(filters).any(|fsync| fsync != config::Fsync::Never)
 }
 
 fn door_settings(config: &Config) -> DoorSettings {

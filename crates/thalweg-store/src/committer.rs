@@ -5,7 +5,7 @@
 //! and the machine after the interval.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -108,6 +108,8 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     failed: AtomicBool,
+    /// In nanoseconds; 0 for never.
+    lazy_interval: AtomicU64,
 }
 
 #[derive(Default)]
@@ -128,6 +130,7 @@ impl Committer {
             queue: Mutex::new(Queue::default()),
             wake: Condvar::new(),
             failed: AtomicBool::new(false),
+            lazy_interval: AtomicU64::new(nanos(settings.lazy_interval)),
         });
         let work = Work {
             log,
@@ -190,6 +193,11 @@ impl CommitterHandle {
         true
     }
 
+    /// Another interval for frames that nobody waits for, from the next one on.
+    pub fn set_lazy_interval(&self, interval: Option<Duration>) {
+        self.shared.lazy_interval.store(nanos(interval), Ordering::Release);
+    }
+
     /// True once [`Event::Failed`] was told.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
@@ -197,6 +205,11 @@ impl CommitterHandle {
 }
 
 impl Shared {
+    fn lazy_interval(&self) -> Option<Duration> {
+        let nanos = self.lazy_interval.load(Ordering::Acquire);
+        (nanos > 0).then(|| Duration::from_nanos(nanos))
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Nothing panics while it holds the queue.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -217,6 +230,11 @@ impl Drop for RefuseOnPanic {
             self.0.failed.store(true, Ordering::Release);
         }
     }
+}
+
+/// 0 for never.
+fn nanos(interval: Option<Duration>) -> u64 {
+    interval.map_or(0, |interval| u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1))
 }
 
 /// What the thread has.
@@ -292,7 +310,7 @@ impl Work {
 
     /// When the next thing has to be done that nobody asks for.
     fn due(&self) -> Option<Instant> {
-        let sync = self.unsynced_since.zip(self.settings.lazy_interval).map(|(since, interval)| since + interval);
+        let sync = self.unsynced_since.zip(self.shared.lazy_interval()).map(|(since, interval)| since + interval);
         let mark = self.quiet_since.map(|since| since + QUIET);
         let look = self.looked.filter(|_| self.is_full || self.fill.pressed).map(|looked| looked + LOOK);
         [sync, mark, look].into_iter().flatten().min()
@@ -303,7 +321,7 @@ impl Work {
         let now = Instant::now();
         let interval_is_over = self
             .unsynced_since
-            .zip(self.settings.lazy_interval)
+            .zip(self.shared.lazy_interval())
             .is_some_and(|(since, interval)| now.duration_since(since) >= interval);
         if interval_is_over || stopping {
             self.sync()?;

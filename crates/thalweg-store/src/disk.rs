@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,7 +89,13 @@ pub trait DiskFile: Send + Sync + 'static {
     }
 }
 
-/// A directory of the operating system.
+/// A directory that only its owner can look into, and those above it as far as they are not there: messages are
+/// nobody else's business.
+fn private_dir(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A directory of the operating system. What is made in it is its owner's alone.
 #[derive(Clone, Debug)]
 pub struct OsDisk {
     path: Arc<Path>,
@@ -100,7 +106,7 @@ impl OsDisk {
     pub fn at(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path: PathBuf = path.into();
         if !path.is_dir() {
-            fs::create_dir_all(&path)?;
+            private_dir(&path)?;
             // The new directory's own name has to be durable too, or it takes all its files with it.
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 File::open(parent)?.sync_all()?;
@@ -146,14 +152,14 @@ impl Disk for OsDisk {
 
     fn create(&self, name: &str) -> io::Result<File> {
         if name.starts_with(QUARANTINE) {
-            fs::create_dir_all(self.of(QUARANTINE))?;
+            private_dir(&self.of(QUARANTINE))?;
         }
-        OpenOptions::new().read(true).write(true).create_new(true).open(self.of(name))
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.of(name))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         if to.starts_with(QUARANTINE) {
-            fs::create_dir_all(self.of(QUARANTINE))?;
+            private_dir(&self.of(QUARANTINE))?;
         }
         fs::rename(self.of(from), self.of(to))
     }
@@ -176,7 +182,7 @@ impl Disk for OsDisk {
 
     fn lock(&self) -> io::Result<Result<File, String>> {
         let path = self.of(crate::names::LOCK);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         match file.try_lock() {
             Ok(()) => {
                 file.set_len(0)?;

@@ -280,9 +280,9 @@ keys! {
          survives kill -9, and power loss may take half a minute. `journal.filters` and `listeners.<name>.fsync` can \
          say otherwise for some topics and clients.";
     broker journal.fsync_interval: Duration { min: Span::from_millis(1), max: Span::from_secs(1), step: NANO },
-        default "50ms", Restart;
+        default "50ms", Now;
         "Time between two syncs where the policy is `interval`: the most that power loss can take.";
-    broker journal.filters: Policies, default "", Restart;
+    broker journal.filters: Policies, default "", Now;
         "Sync policies of topics, as a table from filters to policies. A message whose topic a filter matches has its \
          policy, whatever `journal.fsync` and its listener say; if several match, the most durable of them counts \
          (`always`, then `interval`, then `never`).";
