@@ -23,6 +23,9 @@ use thalweg_store::{
 /// The directory of the journal within `data_dir`.
 pub const FOLDER: &str = "journal";
 
+/// Segment files kept ready beyond the one that is written: making one takes less time than filling one.
+const SPARES: usize = 2;
+
 /// What is decided about the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct JournalSettings {
@@ -142,7 +145,7 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
         segment_bytes: settings.segment_bytes,
         bytes_max: settings.bytes_max.unwrap_or(0),
         repair: settings.repair,
-        ..Options::default()
+        spares: SPARES,
     };
     let Loaded { journal: log, state, recovered, archive, warnings } =
         load(disk, options).map_err(|error: OpenError| error.to_string())?;

@@ -231,6 +231,8 @@ impl Options {
                 command.arg("--set").arg(format!("{key}.tls.key={}", folder.join("server.key").display()));
             }
         }
+        // Hundreds of brokers with large files kept ready would only heat the disk.
+        command.arg("--set").arg("journal.segment_bytes=1MiB");
         // THALWEG_TEST_SET="shards=2 log.level=debug": the same tests on a broker that is set up otherwise.
         for set in std::env::var("THALWEG_TEST_SET").unwrap_or_default().split_whitespace() {
             command.arg("--set").arg(set);

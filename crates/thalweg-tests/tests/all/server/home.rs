@@ -52,6 +52,7 @@ pub fn configuration(folder: &Folder, sets: &[&str]) -> Result<Config, Vec<Strin
         "admin.enabled=false".into(),
         "sys.interval=off".into(),
         "data_dir={folder}/data".into(),
+        "journal.segment_bytes=1MiB".into(),
     ];
     all.extend(sets.iter().map(|set| (*set).to_owned()));
     let all: Vec<String> =
