@@ -261,7 +261,9 @@ impl Kernel {
                     self.ledger.forwarded += 1;
                     sent_away = true;
                     let from = match must_arrive {
-                        true => self.refer_transfer(Destination::Sessions(shard, self.shards), draft.reliability, fx),
+                        true => {
+                            self.refer_transfer(Destination::sessions_of(shard, self.shards), draft.reliability, fx)
+                        }
                         false => (0, 0),
                     };
                     let (message, only) = (message.clone(), None);

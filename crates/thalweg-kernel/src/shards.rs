@@ -52,8 +52,8 @@ pub enum ShardMessage {
         safety: Safety,
         /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
         from: (u64, u64),
-        /// Only for sessions whose home is this shard when there are so many.
-        only: Option<(u16, u16)>,
+        /// If given, only for sessions whose home is each of these shards, when there are so many.
+        only: Option<Arc<[(u16, u16)]>>,
     },
     /// For a member of the group that is yours.
     PublishToGroup {
@@ -129,7 +129,7 @@ impl Kernel {
     pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
         match message {
             ShardMessage::Publish { message, safety, from, only } => {
-                self.on_publish(&message, safety, only, now, fx);
+                self.on_publish(&message, safety, only.as_deref().unwrap_or_default(), now, fx);
                 self.took_over(from, fx);
             }
             ShardMessage::PublishToGroup { key, message, safety, from, redelivered } => {
@@ -168,14 +168,15 @@ impl Kernel {
         &mut self,
         message: &Message,
         safety: Safety,
-        only: Option<(u16, u16)>,
+        only: &[(u16, u16)],
         now: Time,
         fx: &mut E,
     ) {
         self.ledger.arrived += 1;
         let mut route = self.route(message.address());
-        if let Some((shard, shards)) = only {
-            route = Rc::new(self.work_out_for(message.address(), |client| home(client, shards).0 == shard));
+        if !only.is_empty() {
+            let is_meant = |client: &str| only.iter().all(|(shard, shards)| home(client, *shards).0 == *shard);
+            route = Rc::new(self.work_out_for(message.address(), is_meant));
         }
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };

@@ -15,25 +15,37 @@ use crate::ids::{SessionId, ShardId};
 use crate::journal::{Record, StoredGroup};
 use crate::publish::Draft;
 use crate::shards::ShardMessage;
+use smallvec::SmallVec;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
 
 /// Names an entry that another queue has until the receiver has written the message down: number and serial, 0 for none.
 pub(crate) type From = (u64, u64);
 
+/// What tells sessions by their homes: those whose home is a certain shard when there are so many, for each of these.
+pub(crate) type Homes = SmallVec<[(u16, u16); 1]>;
+
 /// Whereto.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// The sessions of one shard of so many.
-    Sessions(u16, u16),
+    /// Sessions; the last of their homes is the shard that has them.
+    Sessions(Homes),
     /// The home of the address's last value.
     LastValue,
 }
 
 impl Destination {
+    /// The sessions of one shard of so many.
+    pub(crate) fn sessions_of(shard: u16, shards: u16) -> Self {
+        Destination::Sessions(SmallVec::from_buf([(shard, shards)]))
+    }
+
     /// How it stands in the journal.
-    fn filter(self) -> Box<str> {
+    fn filter(&self) -> Box<str> {
         match self {
-            Destination::Sessions(shard, shards) => format!("sessions/{shard}/{shards}").into(),
+            Destination::Sessions(homes) => {
+                let homes: String = homes.iter().map(|(shard, shards)| format!("/{shard}/{shards}")).collect();
+                format!("sessions{homes}").into()
+            }
             Destination::LastValue => "last-value".into(),
         }
     }
@@ -43,18 +55,19 @@ impl Destination {
         if !group.name.is_empty() {
             return None;
         }
-        let numbers = group.filter.strip_prefix("sessions/").and_then(|rest| rest.split_once('/'));
-        match numbers.map(|(shard, shards)| (shard.parse(), shards.parse())) {
-            Some((Ok(shard), Ok(shards))) => Some(Destination::Sessions(shard, shards)),
-            _ => Some(Destination::LastValue),
-        }
+        let Some(homes) = group.filter.strip_prefix("sessions/") else { return Some(Destination::LastValue) };
+        let numbers: Vec<u16> = homes.split('/').filter_map(|number| number.parse().ok()).collect();
+        let homes = numbers.chunks_exact(2).map(|home| (home[0], home[1])).collect();
+        Some(Destination::Sessions(homes))
     }
 
     /// The shard of now `shards` that brings what is left there.
-    pub(crate) fn bringer(self, shards: u16) -> u16 {
+    pub(crate) fn bringer(&self, shards: u16) -> u16 {
         match self {
-            Destination::Sessions(shard, before) if before == shards => shard,
-            _ => 0,
+            Destination::Sessions(homes) => {
+                homes.last().filter(|(_, before)| *before == shards).map_or(0, |(shard, _)| *shard)
+            }
+            Destination::LastValue => 0,
         }
     }
 }
@@ -109,24 +122,13 @@ impl Kernel {
                 self.took_over(from, fx);
                 continue;
             };
-            match to {
-                Destination::Sessions(shard, shards) if shards == self.shards && shard == self.shard.0 => {
-                    self.on_publish(&message, Safety::Lazy, None, now, fx);
-                    self.took_over(from, fx);
-                }
-                Destination::Sessions(shard, shards) => {
-                    // The sessions have other homes now. Should this process end before all have written it down, some
-                    // of them get it twice.
-                    let only = Some((shard, shards));
-                    self.tell_shards(fx, |_| ShardMessage::Publish {
-                        message: message.clone(),
-                        safety: Safety::Lazy,
-                        from: (0, 0),
-                        only,
-                    });
+            match &to {
+                Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
+                    let only = &homes[..homes.len() - 1];
                     self.on_publish(&message, Safety::Lazy, only, now, fx);
                     self.took_over(from, fx);
                 }
+                Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
                 Destination::LastValue => {
                     let home = crate::home(message.address(), self.shards);
                     if home == self.shard {
@@ -140,6 +142,25 @@ impl Kernel {
         }
         if all_here {
             fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+        }
+    }
+
+    /// The number of shards has changed, and the sessions that a message was meant for have other homes now: each shard
+    /// gets it for those of them that it has. All of that is one record, so that it happens wholly or not at all.
+    fn transfer_to_all<E: Effects>(&mut self, message: &Message, homes: &Homes, from: From, now: Time, fx: &mut E) {
+        let mut mails = Vec::new();
+        let own = self.shard.0;
+        for shard in (0..self.shards).filter(|shard| *shard != own) {
+            let mut to = homes.clone();
+            to.push((shard, self.shards));
+            let from = self.refer_transfer(Destination::Sessions(to), message.reliability(), fx);
+            mails.push((ShardId(shard), from));
+        }
+        self.on_publish(message, Safety::Lazy, homes, now, fx);
+        self.took_over(from, fx);
+        for (shard, from) in mails {
+            let (message, only) = (message.clone(), Some(homes.as_slice().into()));
+            fx.send(shard, ShardMessage::Publish { message, safety: Safety::Lazy, from, only });
         }
     }
 

@@ -204,6 +204,15 @@ fn suback_and_unsuback_wait_for_a_session_that_persists_and_for_no_other() {
     assert_eq!(world.heard(stays), None);
     world.sync_disk();
     assert!(matches!(world.heard(stays), Some(Packet::SubAck { .. })));
+    for who in [stays, goes] {
+        world.ask_to_end(who, "t");
+    }
+    world.rest();
+    assert!(matches!(world.heard(goes), Some(Packet::UnsubAck { .. })));
+    world.write_disk();
+    assert_eq!(world.heard(stays), None);
+    world.sync_disk();
+    assert!(matches!(world.heard(stays), Some(Packet::UnsubAck { .. })));
 }
 
 #[test]
@@ -661,6 +670,33 @@ fn a_qos_2_message_that_its_publisher_repeats_after_a_restart_is_routed_once() {
         assert!(matches!(world.heard(publisher), Some(Packet::PubRec { reason, .. }) if !reason.is_error()));
         let who = back(&mut world, &away_name);
         assert_eq!(world.texts(who), ["m"], "{left:?}");
+    }
+}
+
+#[test]
+fn what_was_under_way_between_shards_finds_its_sessions_although_there_are_more_or_fewer_shards() {
+    // With how much written of what the first restart writes the process ends again.
+    for written in 0..8 {
+        let mut world = world(2);
+        let publisher_name = world.name_on(1, "p");
+        let names: Vec<String> = (0..6).map(|number| format!("away-{number}")).collect();
+        for name in &names {
+            away(&mut world, name, QoS::ExactlyOnce);
+        }
+        let (publisher, _) = world.connect_with(&publisher_name, &staying());
+        world.stop_disk();
+        let publish = PublishOut { qos: QoS::ExactlyOnce, topic: "t", payload: b"m", ..PublishOut::default() };
+        world.write(publisher, &publish);
+        let pipe = world.pipe(publisher);
+        world.net.feed(pipe, usize::MAX);
+        world.net.write(usize::MAX);
+        world.net.crash(Loss::Process, 3, |_| ());
+        world.net.write(written);
+        world.restart_with(Loss::Process, 4);
+        for name in &names {
+            let who = back(&mut world, name);
+            assert_eq!(world.texts(who), ["m"], "{name}, {written} batches written");
+        }
     }
 }
 

@@ -231,12 +231,17 @@ impl World {
         assert!(!code.is_error(), "{filter} was refused: {code:?}");
     }
 
-    pub fn unsubscribe(&mut self, who: Who, filter: &str) {
+    /// Writes UNSUBSCRIBE and does not wait.
+    pub fn ask_to_end(&mut self, who: Who, filter: &str) {
         let puppet = &mut self.puppets[who.0];
         puppet.id_last += 1;
         let unsubscribe = UnsubscribeOut { id: puppet.id_last, filters: &[filter], ..UnsubscribeOut::default() };
         let end = &mut self.net.pipes[puppet.pipe];
         end.machine.unsubscribe(&unsubscribe, &mut end.up).expect("connected");
+    }
+
+    pub fn unsubscribe(&mut self, who: Who, filter: &str) {
+        self.ask_to_end(who, filter);
         self.rest();
         let heard = self.heard(who);
         assert!(matches!(heard, Some(Packet::UnsubAck { .. })), "{heard:?} instead of UNSUBACK");

@@ -309,6 +309,12 @@ impl Simulation {
         }
         self.check_books();
         self.watch();
+        if self.random.one_in(4) {
+            // While it was beginning.
+            let batches = self.random.below(4);
+            self.net.write(batches);
+            self.crash();
+        }
     }
 
     /// Mostly one that is in use.
