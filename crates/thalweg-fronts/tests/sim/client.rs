@@ -11,7 +11,7 @@ use thalweg_mqtt::{
 };
 
 /// Session expiry of sessions that persist, in seconds; no simulation lasts as long.
-const PERSISTENT: u32 = 100_000_000;
+pub const PERSISTENT: u32 = 100_000_000;
 
 pub struct Client {
     pub name: String,
@@ -34,6 +34,8 @@ pub struct Client {
     is_unsure: bool,
     /// The session it was told of last.
     told_session: Option<usize>,
+    /// Its session outlives its connection, and not for long.
+    is_passing: bool,
     /// It asked for a clean start and was not answered: it will ask again.
     asks_clean: bool,
     receive_max: u16,
@@ -67,6 +69,8 @@ pub struct Opening {
     pub receive_max: u16,
     pub topic_alias_max: u16,
     pub will_delay: Option<u32>,
+    /// How long a session that persists does, in seconds.
+    pub expiry_secs: u32,
 }
 
 impl Client {
@@ -84,6 +88,7 @@ impl Client {
             told: None,
             is_unsure: false,
             told_session: None,
+            is_passing: false,
             asks_clean: false,
             receive_max: u16::MAX,
             out: BTreeMap::new(),
@@ -118,7 +123,7 @@ impl Client {
             clean_start: clean,
             keep_alive: 0,
             will,
-            session_expiry: if opening.persistent { PERSISTENT } else { 0 },
+            session_expiry: if opening.persistent { opening.expiry_secs } else { 0 },
             receive_max: opening.receive_max,
             topic_alias_max: opening.topic_alias_max,
             ..ConnectOut::default()
@@ -156,8 +161,10 @@ impl Client {
             book.make_vague(self.session);
         }
         self.is_unsure = false;
-        self.expected = self.persistent.then_some(true);
-        self.told = self.told.filter(|told| told.0 && present && self.persistent);
+        let for_ever = self.persistent && (!v5 || opening.expiry_secs == PERSISTENT);
+        self.is_passing = self.persistent && !for_ever;
+        self.expected = for_ever.then_some(true);
+        self.told = self.told.filter(|told| told.0 && present && for_ever);
         self.asks_clean = clean;
         self.questions.clear();
         book.new_connection(self.session, self.receive_max);
@@ -312,14 +319,20 @@ impl Client {
                 if is_traced() {
                     println!("{} sees CONNACK", self.name);
                 }
-                self.told = Some((self.persistent, book.written));
+                self.told = (!self.is_passing).then_some((self.persistent, book.written));
                 self.told_session = Some(self.session);
                 self.repeat(pipe, net, book);
             }
             Packet::Publish(got) => self.on_publish(pipe, &got, net, book),
             Packet::PubAck { id, reason } => {
                 let out = self.take(id, &format!("PUBACK {id}"));
-                book.acknowledged(out.serial, reason);
+                if reason != ReasonCode::QuotaExceeded {
+                    book.acknowledged(out.serial, reason);
+                }
+            }
+            Packet::PubRec { id, reason: ReasonCode::QuotaExceeded } => {
+                // The journal is full.
+                self.take(id, &format!("PUBREC {id}"));
             }
             Packet::PubRec { id, reason } => {
                 let Some(out) = self.out.values_mut().find(|out| out.id == id) else {

@@ -12,7 +12,7 @@ mod net;
 mod random;
 
 use book::{Book, RETAINED_TOPICS, Serial};
-use client::{Client, Opening};
+use client::{Client, Opening, PERSISTENT};
 use disk::Loss;
 use net::{Net, Packet, Shard};
 use random::Random;
@@ -223,11 +223,12 @@ impl Simulation {
                 let shard = self.random.below(shards);
                 self.net.fetch(shard);
             }
-            19 => {
-                if self.random.one_in(12) {
-                    self.crash();
-                }
-            }
+            19 => match self.random.below(48) {
+                0..=3 => self.crash(),
+                4 => self.fill_journal(true),
+                5..=9 => self.fill_journal(false),
+                _ => {}
+            },
             0..=3 => {
                 let number = self.random.below(count);
                 self.act(number);
@@ -262,6 +263,13 @@ impl Simulation {
             }
         }
         self.watch();
+    }
+
+    /// The journal is too full for messages, or has room again.
+    fn fill_journal(&mut self, is_full: bool) {
+        for shard in &mut self.net.shards {
+            shard.kernel.set_journal_full(is_full);
+        }
     }
 
     /// The broker ends in the middle of everything, and begins anew.
@@ -391,6 +399,10 @@ impl Simulation {
             receive_max: *self.random.pick(&[1, 2, 3, 10, 65_535]),
             topic_alias_max: *self.random.pick(&[0, 0, 1, 5]),
             will_delay: *self.random.pick(&[None, Some(0), Some(1)]),
+            expiry_secs: match client.anchor || member || !self.random.one_in(4) {
+                true => PERSISTENT,
+                false => 1 + self.random.below(4) as u32,
+            },
         };
         client.connect(&opening, &mut self.net, &mut self.book);
         self.session_of.extend(client.pipe.map(|pipe| (pipe, client.session)));
@@ -428,6 +440,8 @@ impl Simulation {
 
     /// Everybody comes back, reads and answers.
     fn come_to_rest(&mut self) {
+        self.fill_journal(false);
+        self.net.now += Span::from_secs(1);
         for pipe in 0..self.net.pipes.len() {
             self.net.pipes[pipe].stalled = false;
             self.net.notice(pipe);
@@ -442,6 +456,7 @@ impl Simulation {
                     receive_max: *self.random.pick(&[1, 3, 65_535]),
                     topic_alias_max: 0,
                     will_delay: None,
+                    expiry_secs: PERSISTENT,
                 };
                 client.connect(&opening, &mut self.net, &mut self.book);
                 self.session_of.extend(client.pipe.map(|pipe| (pipe, client.session)));
@@ -545,8 +560,14 @@ impl Simulation {
             let name = names.find(|name| self.net.home_of(name) == shard).expect("some name has that home");
             let session = self.book.new_session(number, false);
             self.clients.push(Client::new(number, name, Version::V5, session));
-            let opening =
-                Opening { clean: true, persistent: false, receive_max: 2, topic_alias_max: 0, will_delay: None };
+            let opening = Opening {
+                clean: true,
+                persistent: false,
+                receive_max: 2,
+                topic_alias_max: 0,
+                will_delay: None,
+                expiry_secs: PERSISTENT,
+            };
             self.clients[number].connect(&opening, &mut self.net, &mut self.book);
             let pipe = self.clients[number].pipe.expect("just connected");
             self.session_of.insert(pipe, self.clients[number].session);
@@ -580,8 +601,14 @@ impl Simulation {
     fn end(&mut self) {
         self.rest();
         for number in 0..self.clients.len() {
-            let opening =
-                Opening { clean: true, persistent: false, receive_max: 100, topic_alias_max: 0, will_delay: None };
+            let opening = Opening {
+                clean: true,
+                persistent: false,
+                receive_max: 100,
+                topic_alias_max: 0,
+                will_delay: None,
+                expiry_secs: PERSISTENT,
+            };
             self.clients[number].connect(&opening, &mut self.net, &mut self.book);
             self.session_of.extend(self.clients[number].pipe.map(|pipe| (pipe, self.clients[number].session)));
             self.rest();
