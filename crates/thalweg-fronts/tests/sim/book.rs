@@ -72,6 +72,8 @@ pub struct Book {
     pub written: usize,
     /// Acknowledgements wait for the journal, and with it for every shard that has a part in it.
     pub is_journaled: bool,
+    /// Messages were refused because the journal was full; later ones may have come in before they were repeated.
+    pub was_full: bool,
     crashes: usize,
     swallowed: HashSet<(usize, Serial)>,
     group_accepted: HashMap<Serial, u32>,
@@ -288,7 +290,8 @@ impl Book {
             assert!(now <= late, "{who}: sent after it had expired");
         }
         // What its publisher sent again came in again, perhaps after later ones.
-        let once = message.transmissions == 1 || (message.qos == QoS::ExactlyOnce && message.expiry_secs.is_none());
+        let comes_once = message.qos == QoS::ExactlyOnce && message.expiry_secs.is_none() && !self.was_full;
+        let once = message.transmissions == 1 || comes_once;
         if is_first && once && !in_group && !retained {
             let key = (message.publisher, message.topic.clone(), message.qos, got.qos);
             let newest = session.newest.entry(key).or_default();

@@ -195,6 +195,9 @@ impl Client {
         let reason = if with_will { ReasonCode::DisconnectWithWill } else { ReasonCode::Success };
         // Nothing may come in between: a machine that has said good-bye does not see what the server still writes.
         net.feed(pipe, usize::MAX);
+        if net.is_paused(pipe) {
+            return;
+        }
         let end = &mut net.pipes[pipe];
         end.machine.disconnect(reason, &DisconnectProps::default(), &mut end.up);
         net.feed(pipe, usize::MAX);

@@ -267,6 +267,7 @@ impl Simulation {
 
     /// The journal is too full for messages, or has room again.
     fn fill_journal(&mut self, is_full: bool) {
+        self.book.was_full |= is_full;
         for shard in &mut self.net.shards {
             shard.kernel.set_journal_full(is_full);
         }

@@ -218,6 +218,11 @@ impl Net {
         }
     }
 
+    /// Whether the server has read something that it will look at later.
+    pub fn is_paused(&self, pipe: usize) -> bool {
+        !self.pipes[pipe].tail.is_empty()
+    }
+
     fn drive(&mut self, pipe: usize) {
         let shard = self.pipes[pipe].shard;
         let tail = std::mem::take(&mut self.pipes[pipe].tail);
