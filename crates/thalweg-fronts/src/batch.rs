@@ -84,6 +84,8 @@ impl Gathering {
                     self.marks.push(Mark { first, last, step, offset: offset as u32, len: len as u32, live });
                 }
             }
+            // With its session an entry is done with; nothing may be said of it afterwards.
+            Record::SessionEnded { queue } => self.forgotten.retain(|(_, of, _)| of != queue),
             // Another record speaks of the entry: its message must be there.
             Record::Moved { serial, .. } | Record::Removed { serial, .. } => self.unmark(*serial),
             _ => {}

@@ -700,6 +700,28 @@ fn what_was_under_way_between_shards_finds_its_sessions_although_there_are_more_
     }
 }
 
+#[test]
+fn a_receiver_may_settle_and_end_while_another_has_not_settled_and_nothing_is_written() {
+    let mut world = world(1);
+    let (one, two) = (world.connect_with("one", &staying()).0, world.connect_with("two", &staying()).0);
+    for who in [one, two] {
+        world.subscribe(who, "t", QoS::AtLeastOnce);
+    }
+    world.answer(two, false);
+    let publisher = world.connect("p");
+    world.stop_disk();
+    world.net.is_patient = true;
+    world.send(publisher, "t", "m", QoS::AtLeastOnce);
+    assert_eq!(world.texts(one), ["m"]);
+    world.try_connect("one", &Hello { clean: true, ..staying() });
+    world.write_disk();
+    // Each restart looks whether the journal contradicts itself.
+    world.restart();
+    let two = back(&mut world, "two");
+    assert_eq!(world.texts(two), ["m"]);
+    assert_books_balance(&world);
+}
+
 // Groups.
 
 const SHARED: &str = "$share/g/t";

@@ -173,6 +173,7 @@ impl Simulation {
         let settings = MqttSettings { limits: server, ..MqttSettings::default() };
         let mut net = Net::new(shards, &limits, outputs, settings, seed);
         net.is_careless = kind == Kind::Careless;
+        net.is_patient = random.one_in(2);
         let mut book = Book::default();
         book.is_journaled = kind != Kind::InMemory;
         let mut clients: Vec<Client> = Vec::new();

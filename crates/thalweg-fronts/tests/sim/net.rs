@@ -95,6 +95,8 @@ pub struct Net {
     pub is_disk_manual: bool,
     /// Takes every batch for safe at once, which is wrong.
     pub is_careless: bool,
+    /// Batches are handed over when the disk has nothing else to do, and not earlier unless something is mailed.
+    pub is_patient: bool,
     /// Messages on disk that cannot be read.
     pub unreadable: Option<fn(&Message) -> bool>,
     /// A batch has become complete, and output may leave.
@@ -124,6 +126,7 @@ impl Net {
             disk: Disk::default(),
             is_disk_manual: false,
             is_careless: false,
+            is_patient: false,
             unreadable: None,
             is_completed: false,
             turns: seed,
@@ -257,7 +260,7 @@ impl Net {
         fetches.extend(links.take_fetches());
         self.turns = self.turns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // What is mailed is written first.
-        if !mail.is_empty() || self.turns >> 62 != 0 || self.is_disk_manual {
+        if !mail.is_empty() || (self.turns >> 62 != 0 && !self.is_patient) {
             self.close_batch(shard);
         }
         for (to, message, number) in mail {
@@ -302,6 +305,10 @@ impl Net {
 
     /// Writes up to `count` batches. Whether there were any.
     pub fn write(&mut self, count: usize) -> bool {
+        let (handed_over, written, _) = self.disk.counts();
+        if handed_over == written {
+            (0..self.shards.len()).for_each(|shard| drop(self.close_batch(shard)));
+        }
         let mut any = false;
         for _ in 0..count {
             let Some((shard, number, place)) = self.disk.write() else { break };
