@@ -16,6 +16,7 @@ use crate::transfer::Destination;
 use crate::window::{Slot, SlotState, Window};
 use crate::{DropReason, Kernel, home};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use thalweg_model::{Message, Time};
 
 /// One shard's part of a state.
@@ -25,6 +26,8 @@ pub struct Part {
     pub sessions: Vec<(u64, StoredSession)>,
     /// What waits in groups, by the group's number, and which shard has a member of it.
     pub groups: Vec<(u64, StoredGroup)>,
+    /// Name and filter of each group that held anything, wherever it is now, by its number.
+    pub group_names: Arc<HashMap<u64, (Box<str>, Box<str>)>>,
     /// What was under way between shards, by the number of the queue where it stands meanwhile.
     pub transfers: Vec<(u64, StoredGroup)>,
     /// Last values: place and length of their messages' records.
@@ -52,6 +55,8 @@ impl State {
             }
             parts[usize::from(shard)].sessions.push((number, session));
         }
+        let names = self.groups.iter().map(|(number, group)| (*number, (group.name.clone(), group.filter.clone())));
+        let group_names = Arc::new(names.collect::<HashMap<_, _>>());
         for (number, group) in self.groups {
             if let Some(to) = Destination::of(&group) {
                 parts[usize::from(to.bringer(shards))].transfers.push((number, group));
@@ -70,6 +75,7 @@ impl State {
             // The order in which they were opened; a map has none.
             part.sessions.sort_unstable_by_key(|(number, _)| *number);
             part.groups.sort_unstable_by_key(|(number, _)| *number);
+            part.group_names = group_names.clone();
             part.transfers.sort_unstable_by_key(|(number, _)| *number);
         }
         parts
@@ -126,8 +132,9 @@ impl Kernel {
             }
         }
         for (id, tag, group) in group_copies {
-            // A copy whose group is not here any more is its session's own.
-            let Some(&index) = groups.get(&group) else { continue };
+            // What waited in the group may be on another shard now. A copy whose session has left it is the session's own.
+            let named = || part.group_names.get(&group).and_then(|(name, filter)| self.find_group(name, filter));
+            let Some(index) = groups.get(&group).copied().or_else(named) else { continue };
             let Some(session) = self.sessions.get_mut(id) else { continue };
             if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.get_mut(tag) {
                 entry.group = index;
@@ -168,7 +175,7 @@ impl Kernel {
         for ticket in &stored.held {
             held.insert(*ticket);
         }
-        let client: std::sync::Arc<str> = (&*stored.client).into();
+        let client: Arc<str> = (&*stored.client).into();
         let mut slots: Vec<(u16, StoredSlot)> = stored.window.into_iter().collect();
         slots.sort_by_key(|(_, slot)| slot.entry.serial);
         let mut lost: Vec<u16> = Vec::new();

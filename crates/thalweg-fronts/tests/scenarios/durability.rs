@@ -465,6 +465,26 @@ fn a_full_queue_on_disk_drops_the_oldest_or_the_newest_as_configured() {
 }
 
 #[test]
+fn a_full_queue_on_disk_ends_the_link_if_configured_and_the_queue_stays() {
+    let limits = Limits { queue_messages_max: 5, overflow: Overflow::Disconnect, ..Limits::default() };
+    let mut world = World::with_journal(1, Limits { queue_memory_bytes_max: 300, ..limits });
+    let (who, _) = world.connect_with("s", &Hello { receive_max: 1, ..staying() });
+    world.subscribe(who, "t", QoS::AtLeastOnce);
+    world.answer(who, false);
+    let publisher = world.connect("p");
+    for number in 0..7 {
+        world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
+    }
+    assert_eq!(world.heard(who), Some(Packet::Disconnect(ReasonCode::QuotaExceeded)));
+    assert!(world.is_closed(who));
+    world.restart();
+    let who = back(&mut world, "s");
+    assert_eq!(world.texts(who), ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(dropped(&world, DropReason::QueueFull), 0, "counted by the process before");
+    assert_books_balance(&world);
+}
+
+#[test]
 fn a_queue_that_is_being_fetched_stays_within_its_bound() {
     let limits = Limits { queue_messages_max: 5, overflow: Overflow::DropOldest, ..Limits::default() };
     let (mut world, publisher) = long_queue(limits);
@@ -787,6 +807,33 @@ fn after_a_restart_what_a_member_had_not_settled_goes_to_whoever_comes_first() {
         assert_eq!(world.texts(second), ["m"], "{shards}");
         let first = member(&mut world, &names.0, &staying());
         assert_eq!(world.texts(first), [""; 0]);
+        assert_books_balance(&world);
+    }
+}
+
+#[test]
+fn what_a_member_had_not_settled_stays_the_groups_although_there_are_more_or_fewer_shards() {
+    for (before, after) in [(2, 1), (1, 3), (3, 2)] {
+        let mut world = world(before);
+        let names: Vec<String> = (0..6).map(|number| format!("member-{number}")).collect();
+        for name in &names {
+            let who = member(&mut world, name, &staying());
+            world.answer(who, false);
+        }
+        let publisher = world.connect("p");
+        for number in 0..6 {
+            world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
+        }
+        world.restart_with(Loss::Process, after);
+        // All but one are gone for good.
+        for name in &names[1..] {
+            let (who, _) = world.connect_with(name, &Hello { reads: true, clean: true, ..Hello::default() });
+            world.leave(who);
+        }
+        let last = member(&mut world, &names[0], &staying());
+        let mut got = world.texts(last);
+        got.sort();
+        assert_eq!(got, ["0", "1", "2", "3", "4", "5"], "{before} shards, then {after}");
         assert_books_balance(&world);
     }
 }
