@@ -42,7 +42,7 @@ pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
 pub use limits::{GroupStrategy, Limits, Overflow};
 pub use publish::{Draft, Outcome, Published};
-pub use restore::Part;
+pub use restore::{GroupName, Part};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};
 pub use shards::ShardMessage;

@@ -19,6 +19,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
 
+/// A group's name and its filter.
+pub type GroupName = (Box<str>, Box<str>);
+
 /// One shard's part of a state.
 #[derive(Debug, Default)]
 pub struct Part {
@@ -27,7 +30,7 @@ pub struct Part {
     /// What waits in groups, by the group's number, and which shard has a member of it.
     pub groups: Vec<(u64, StoredGroup)>,
     /// Name and filter of each group that held anything, wherever it is now, by its number.
-    pub group_names: Arc<HashMap<u64, (Box<str>, Box<str>)>>,
+    pub group_names: Arc<HashMap<u64, GroupName>>,
     /// What was under way between shards, by the number of the queue where it stands meanwhile.
     pub transfers: Vec<(u64, StoredGroup)>,
     /// Last values: place and length of their messages' records.

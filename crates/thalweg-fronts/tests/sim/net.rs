@@ -307,7 +307,9 @@ impl Net {
     pub fn write(&mut self, count: usize) -> bool {
         let (handed_over, written, _) = self.disk.counts();
         if handed_over == written {
-            (0..self.shards.len()).for_each(|shard| drop(self.close_batch(shard)));
+            for shard in 0..self.shards.len() {
+                self.close_batch(shard);
+            }
         }
         let mut any = false;
         for _ in 0..count {
