@@ -37,8 +37,8 @@ use trail::Trail;
 
 use crate::broker::Kind;
 
-/// The setting under which a broker acknowledges messages that the disk does not have; sessions are as safe as ever.
-const FSYNC_NEVER: &str = "journal.filters=c/#=never";
+/// Settings under which a broker acknowledges what the disk does not have, and no checkpoint brings it there by the way.
+const UNSAFE: [&str; 3] = ["journal.fsync=never", "journal.checkpoint_interval=1h", "journal.checkpoint_bytes=1GiB"];
 
 /// Settings under which a small disk holds several segments.
 const SMALL_SEGMENTS: [&str; 2] = ["journal.segment_bytes=1MiB", "journal.checkpoint_bytes=4MiB"];

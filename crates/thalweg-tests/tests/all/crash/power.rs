@@ -1,7 +1,7 @@
 //! Power cuts: the broker's data lies on an ext4 in a file, and what that file holds at a moment drawn by lot is all that is
 //! left.
 //!
-//! By default nothing acknowledged may be lost. With `never` for the messages it must be, or the test proves nothing.
+//! By default nothing acknowledged may be lost. With `fsync = never` it must be, or the test proves nothing.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::book::Wrong;
 use super::disk::Disk;
 use super::process::Home;
 use super::supervisor::{End, Way};
-use super::{Cast, FSYNC_NEVER, Verdict, cast, oracle, run_with};
+use super::{Cast, UNSAFE, Verdict, cast, oracle, run_with};
 
 const IMAGE_MEBIBYTES: u32 = 512;
 const SHORT_CUTS: u32 = 6;
@@ -19,7 +19,7 @@ const CONTROL_CUTS: u32 = 5;
 
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
-    let Some(verdict) = cuts("power", 4, End::AfterKills(SHORT_CUTS), None, cast::few) else { return };
+    let Some(verdict) = cuts("power", 4, End::AfterKills(SHORT_CUTS), &[], cast::few) else { return };
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -35,19 +35,19 @@ fn a_power_cut_loses_acknowledged_messages_without_fsync() {
 fn for_minutes() {
     let (seconds, seed) = super::asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
-    let verdict = cuts("power-long", seed, end, None, cast::few).expect("this machine can mount an image");
+    let verdict = cuts("power-long", seed, end, &[], cast::few).expect("this machine can mount an image");
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "the run with seed {seed} found the above");
     let control = control("power-control", seed).expect("this machine can mount an image");
-    println!("the control, {FSYNC_NEVER}: {:?}", control.book.counted());
+    println!("the control, {UNSAFE:?}: {:?}", control.book.counted());
     assert!(control.book.count(Wrong::Lost) > 0, "the control lost nothing, so nothing is shown");
 }
 
 fn control(name: &str, seed: u64) -> Option<Verdict> {
-    cuts(name, seed, End::AfterKills(CONTROL_CUTS), Some(FSYNC_NEVER), cast::messages_only)
+    cuts(name, seed, End::AfterKills(CONTROL_CUTS), &UNSAFE, cast::messages_only)
 }
 
-fn cuts(name: &str, seed: u64, end: End, set: Option<&str>, cast: Cast) -> Option<Verdict> {
+fn cuts(name: &str, seed: u64, end: End, sets: &[&str], cast: Cast) -> Option<Verdict> {
     if oracle() {
         return None;
     }
@@ -60,6 +60,6 @@ fn cuts(name: &str, seed: u64, end: End, set: Option<&str>, cast: Cast) -> Optio
         }
     };
     let home = home.on(disk.path().join("data"));
-    let home = set.into_iter().fold(home, |home, set| home.set(set));
+    let home = sets.iter().fold(home, |home, set| home.set(set));
     Some(run_with(home, seed, Way::Cut(disk), end, cast))
 }

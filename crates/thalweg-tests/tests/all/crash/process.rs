@@ -79,6 +79,12 @@ impl Home {
         self
     }
 
+    /// A setting that gives way to those there are.
+    pub fn set_before(mut self, set: &str) -> Self {
+        self.sets.insert(0, set.to_owned());
+        self
+    }
+
     /// A flag of `thalweg serve`.
     pub fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.to_owned());

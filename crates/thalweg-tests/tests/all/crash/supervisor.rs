@@ -136,6 +136,13 @@ impl Rounds {
             if over {
                 return (self.toll, Some(process), self.way);
             }
+            if self.toll.rounds == 1 && matches!(self.way, Way::Cut(_)) {
+                // An orderly end, so that sessions are on the disk whatever the policy; messages come and go after it.
+                if !process.stop().is_some_and(|status| status.success()) {
+                    self.toll.wrong.push((Wrong::Broker, "it did not stop in order".to_owned()));
+                }
+                continue;
+            }
             self.killed(process);
         }
     }
@@ -155,7 +162,7 @@ impl Rounds {
             format!("journal.checkpoint_bytes={checkpoint}MiB"),
             "journal.checkpoint_interval=1s".to_owned(),
         ];
-        settings.iter().fold(self.home.clone(), |home, set| home.set(set))
+        settings.iter().fold(self.home.clone(), |home, set| home.set_before(set))
     }
 
     fn kill_at_start(&mut self) {
