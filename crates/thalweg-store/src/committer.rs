@@ -14,6 +14,8 @@ use crate::log::{Batch, Fill, Log, LogError, Place};
 
 /// How long nothing must have been written before a mark says that the last frames are durable.
 const QUIET: Duration = Duration::from_millis(100);
+/// How long the next batch is looked for before the thread sleeps.
+const WATCH: Duration = Duration::from_micros(60);
 /// How often the fill is looked at, and a full log asked again.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -108,6 +110,8 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     failed: AtomicBool,
+    /// Something is queued; only a hint, to be looked at without the lock.
+    has_news: AtomicBool,
     /// In nanoseconds; 0 for never.
     lazy_interval: AtomicU64,
 }
@@ -130,6 +134,7 @@ impl Committer {
             queue: Mutex::new(Queue::default()),
             wake: Condvar::new(),
             failed: AtomicBool::new(false),
+            has_news: AtomicBool::new(false),
             lazy_interval: AtomicU64::new(nanos(settings.lazy_interval)),
         });
         let work = Work {
@@ -144,6 +149,8 @@ impl Committer {
             looked: None,
             fill: Fill::default(),
             is_full: false,
+            was_awaited: false,
+            may_watch: thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
         };
         let thread = thread::Builder::new().name("thalweg-commit".to_owned()).spawn(move || work.run())?;
         Ok(Self { shared, thread: Some(thread) })
@@ -185,6 +192,7 @@ impl CommitterHandle {
             return false;
         }
         queue.waiting.extend(submissions);
+        self.shared.has_news.store(true, Ordering::Relaxed);
         let is_asleep = std::mem::take(&mut queue.is_asleep);
         drop(queue);
         if is_asleep {
@@ -217,6 +225,7 @@ impl Shared {
 
     fn stop(&self) {
         self.queue().is_stopping = true;
+        self.has_news.store(true, Ordering::Relaxed);
         self.wake.notify_all();
     }
 }
@@ -254,6 +263,10 @@ struct Work {
     looked: Option<Instant>,
     fill: Fill,
     is_full: bool,
+    /// Somebody waited for the last group.
+    was_awaited: bool,
+    /// There is a core to spare for looking.
+    may_watch: bool,
 }
 
 struct ShardNews {
@@ -289,6 +302,7 @@ impl Work {
 
     /// Waits until there is something to do and takes what is queued; true if this is the end.
     fn take(&mut self) -> bool {
+        self.watch();
         let due = self.due();
         let mut queue = self.shared.queue();
         while queue.waiting.is_empty() && !queue.is_stopping && (self.taken.is_empty() || self.is_full) {
@@ -305,7 +319,20 @@ impl Work {
             queue.is_asleep = false;
         }
         self.taken.extend(queue.waiting.drain(..));
+        self.shared.has_news.store(false, Ordering::Relaxed);
         queue.is_stopping
+    }
+
+    /// Looks for the next batch for a moment before sleeping, if somebody waited for the last one: who was just answered
+    /// often has more to say, and waking this thread would take as long as half a sync.
+    fn watch(&mut self) {
+        if !std::mem::take(&mut self.was_awaited) || !self.taken.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        while !self.shared.has_news.load(Ordering::Relaxed) && begun.elapsed() < WATCH {
+            std::hint::spin_loop();
+        }
     }
 
     /// When the next thing has to be done that nobody asks for.
@@ -380,6 +407,7 @@ impl Work {
             written.clear();
             spent.clear();
         }
+        self.was_awaited = is_awaited && self.may_watch;
         if is_awaited { self.sync() } else { Ok(()) }
     }
 
