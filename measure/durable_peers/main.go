@@ -197,7 +197,7 @@ func runJetStream(m *meter) *sync.WaitGroup {
 			defer done.Done()
 			for !m.stopping.Load() {
 				at := time.Now()
-				future, err := stream.PublishAsync(subject, payload)
+				future, err := stream.PublishAsync(subject, payload, nats.StallWait(time.Minute))
 				check(err)
 				inFlight <- pending{at, future}
 				if *window == 1 {
