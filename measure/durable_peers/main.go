@@ -167,12 +167,12 @@ func runJetStream(m *meter) *sync.WaitGroup {
 	}
 	setup := connect()
 	name := fmt.Sprintf("durable-%d", os.Getpid())
-	_, err := setup.AddStream(&nats.StreamConfig{Name: name, Subjects: []string{"d.>"}, Storage: nats.FileStorage, Replicas: 1})
+	_, err := setup.AddStream(&nats.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Storage: nats.FileStorage, Replicas: 1})
 	check(err)
 	if *online {
 		options := []nats.SubOpt{nats.Durable("taker"), nats.ManualAck(), nats.AckAll(), nats.MaxAckPending(10000)}
 		unacked := 0
-		_, err := setup.Subscribe("d.>", func(message *nats.Msg) {
+		_, err := setup.Subscribe(name+".>", func(message *nats.Msg) {
 			m.receive()
 			if unacked++; unacked >= 100 {
 				check(message.Ack())
@@ -185,7 +185,7 @@ func runJetStream(m *meter) *sync.WaitGroup {
 	payload := make([]byte, *size)
 	for number := range *pubs {
 		stream := connect()
-		subject := fmt.Sprintf("d.%d", number)
+		subject := fmt.Sprintf("%s.%d", name, number)
 		type pending struct {
 			at     time.Time
 			future nats.PubAckFuture
