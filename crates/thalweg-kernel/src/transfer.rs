@@ -57,7 +57,8 @@ impl Destination {
         }
         let Some(homes) = group.filter.strip_prefix("sessions/") else { return Some(Destination::LastValue) };
         let numbers: Vec<u16> = homes.split('/').filter_map(|number| number.parse().ok()).collect();
-        let homes = numbers.chunks_exact(2).map(|home| (home[0], home[1])).collect();
+        let (pairs, _) = numbers.as_chunks();
+        let homes = pairs.iter().map(|[shard, shards]| (*shard, *shards)).collect();
         Some(Destination::Sessions(homes))
     }
 
