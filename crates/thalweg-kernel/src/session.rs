@@ -616,7 +616,8 @@ impl Kernel {
 
     /// Forgets a session: its subscriptions, what waits for it, its name.
     pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        self.end_session_as(id, Safety::Written, now, fx);
+        // Nobody waits for it now, but whoever opens a session of that name will be told that there is none.
+        self.end_session_as(id, self.session_safety(id), now, fx);
     }
 
     /// The same; `safety` says how safe that must be before somebody is told.

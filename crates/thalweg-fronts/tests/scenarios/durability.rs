@@ -360,6 +360,20 @@ fn a_session_without_a_link_expires_over_a_restart_as_it_would_have_without() {
     assert!(!present);
 }
 
+#[test]
+fn a_session_that_has_expired_does_not_come_back_once_its_client_was_told_so() {
+    let mut world = world(1);
+    let (who, _) = world.connect_with("c", &Hello { expiry_secs: 10, ..staying() });
+    world.lose(who);
+    world.stop_disk();
+    world.wait(Span::from_secs(11));
+    let who = world.try_connect("c", &Hello { clean: false, ..Hello::default() });
+    world.write_disk();
+    assert_eq!(world.heard(who), None);
+    world.sync_disk();
+    assert!(matches!(world.heard(who), Some(Packet::ConnAck { present: false, .. })));
+}
+
 // Policies.
 
 fn ask_with(world: &mut World, publisher: Who, topic: &str) -> (bool, bool) {
