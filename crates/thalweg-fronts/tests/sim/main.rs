@@ -24,8 +24,8 @@ use thalweg_kernel::{DropReason, GroupStrategy, Limits, Overflow, Safety};
 use thalweg_model::{Span, Time};
 use thalweg_mqtt::{QoS, ServerLimits, Version};
 
-const RUNS: u64 = 500;
-const JOURNAL_RUNS: u64 = 600;
+const RUNS: u64 = 400;
+const JOURNAL_RUNS: u64 = 450;
 const STEPS: usize = 700;
 
 const TOPICS: [&str; 14] = [
