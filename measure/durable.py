@@ -106,8 +106,12 @@ class Broker:
             except subprocess.TimeoutExpired:
                 self.kill()
         if self.name.startswith("rabbitmq"):
-            # RabbitMQ's port mapper outlives it; this one is ours, on a port of its own.
-            subprocess.run(["epmd", "-port", str(self.epmd), "-kill"], capture_output=True, check=False)
+            # RabbitMQ's port mapper outlives it; this one is ours, on a port of its own. It stays while it knows of a node.
+            kill = ["epmd", "-port", str(self.epmd), "-kill"]
+            for _ in range(20):
+                if subprocess.run(kill, capture_output=True, check=False).returncode == 0:
+                    break
+                time.sleep(0.2)
 
     def command(self):
         port, inside = self.port, lambda name: os.path.join(self.folder, name)
