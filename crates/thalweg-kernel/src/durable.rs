@@ -297,7 +297,10 @@ impl Kernel {
                 fx.persist(&Record::Sent { queue, serial, tag }, safety);
             }
             Put::Done => {
-                fx.persist(&Record::Removed { queue, serial }, Safety::Lazy);
+                // The same of an at-most-once delivery that waited: it must not be sent again.
+                let at_most_once = reliability == Reliability::AtMostOnce;
+                let safety = if at_most_once { self.session_safety(id) } else { Safety::Lazy };
+                fx.persist(&Record::Removed { queue, serial }, safety);
             }
             Put::Waits | Put::WaitsForDisk => {}
         }
@@ -320,7 +323,8 @@ impl Kernel {
         match entry.of_group {
             true if entry.serial != 0 => self.persist_group_removed(entry.group, entry.serial, fx),
             true => {}
-            false => self.persist_put(id, entry.serial, entry.reliability, Put::Done, fx),
+            // It was not sent, so nothing waits for this.
+            false => self.persist_put(id, entry.serial, Reliability::AtLeastOnce, Put::Done, fx),
         }
     }
 

@@ -595,6 +595,10 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
         let Some(link) = session.link else { return Put::Done };
         if entry.reliability == Reliability::AtMostOnce {
+            if entry.serial != 0 && session.durable {
+                // That it does not wait any more must be written down first, or it might be sent twice.
+                fx.hold(link);
+            }
             let sent = fx.deliver(link, &entry.delivery(0, now));
             self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
             return Put::Done;

@@ -179,3 +179,23 @@ fn a_message_that_cannot_be_read_back_costs_itself_and_no_other() {
     let who = back(&mut world, "s");
     assert_eq!(world.texts(who), [""; 0], "it was taken off the books for good");
 }
+
+#[test]
+fn a_qos_0_message_that_waited_is_sent_at_most_once_although_the_process_ends() {
+    let limits = Limits { queue_at_most_once_offline: true, ..Limits::default() };
+    let (mut world, publisher) = long_queue(limits);
+    world.publish(publisher, "t", "1", QoS::AtLeastOnce);
+    world.publish(publisher, "t", "2", QoS::AtLeastOnce);
+    world.publish(publisher, "t", "n", QoS::AtMostOnce);
+    let who = world.try_connect("s", &Hello { receive_max: 1, reads: false, ..staying() });
+    world.answer(who, false);
+    world.read(who, true);
+    let got = world.messages(who);
+    assert_eq!(payloads(&got), ["1"]);
+    world.stop_disk();
+    world.puback(who, got[0].id);
+    assert_eq!(world.texts(who), ["2"], "that the other one does not wait any more is not written down");
+    world.restart();
+    let who = back(&mut world, "s");
+    assert_eq!(world.texts(who), ["1", "2", "n"]);
+}
