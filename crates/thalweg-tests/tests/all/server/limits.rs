@@ -190,7 +190,8 @@ fn clients_are_sent_to_another_server() {
 
 #[test]
 fn short_memory_refuses_new_sessions_and_lets_old_ones_go_on() {
-    let home = Home::new(&["limits.memory_bytes_max=16MiB", "queue.messages_max=1000000"]);
+    // With a journal what waits for long is on disk; see the next test.
+    let home = Home::new(&["limits.memory_bytes_max=16MiB", "queue.messages_max=1000000", "journal.enabled=false"]);
     let mut old = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
     old.subscribe("load", 1);
     old.vanish();
@@ -218,6 +219,29 @@ fn short_memory_refuses_new_sessions_and_lets_old_ones_go_on() {
         home.observer().pressure() == 0
     });
     home.client("new");
+}
+
+#[test]
+fn what_waits_in_the_journal_does_not_make_memory_short() {
+    const COUNT: usize = 260;
+    let home = Home::new(&["limits.memory_bytes_max=16MiB"]);
+    let mut old = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
+    old.subscribe("load", 1);
+    old.vanish();
+    let mut busy = home.client("busy");
+    for number in 10..COUNT {
+        let payload = number.to_string().repeat(50_000);
+        assert_eq!(busy.publish("load", &payload, 1), 0, "30 MB are no trouble");
+    }
+    assert_eq!(home.observer().pressure(), 0);
+    let mut back = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
+    for number in 10..COUNT {
+        let message = back.message();
+        assert_eq!(message.payload, number.to_string().repeat(50_000).as_bytes());
+        back.send(&ack(PUBACK, message.id));
+    }
+    let held = || home.observer().on_shards(|inside| inside.kernel.bytes_held()).into_iter().max();
+    assert!(held().is_some_and(|held| held < 16 << 20), "{:?}", held());
 }
 
 #[test]
