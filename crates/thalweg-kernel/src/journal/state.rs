@@ -328,7 +328,8 @@ impl State {
             subscriptions: sessions.map(|session| session.subscriptions.len()).sum(),
             entries: of_sessions + self.groups.values().map(|group| group.waiting.len()).sum::<usize>(),
             last_values: self.last_values.len(),
-            groups: self.groups.len(),
+            // Those without a name hold what was under way between shards.
+            groups: self.groups.values().filter(|group| !group.name.is_empty()).count(),
         }
     }
 }
