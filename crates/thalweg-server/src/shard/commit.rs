@@ -48,8 +48,7 @@ pub(crate) struct Commits {
     completed: u64,
     /// Batches that may be on their way before the next is handed over.
     under_way_max: usize,
-    /// Bytes handed over and not written.
-    backlog: usize,
+    backlog: Backlog,
     /// Since when there could have been a batch.
     gathering_since: Option<Time>,
     /// From handing over to durable, the last time.
@@ -71,6 +70,27 @@ struct Open {
     since: Time,
 }
 
+/// What was handed over and is not written. A batch may be complete before: when nobody waits for it.
+#[derive(Default)]
+struct Backlog {
+    batches: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Backlog {
+    fn add(&mut self, number: u64, bytes: usize) {
+        self.batches.push_back((number, bytes));
+        self.bytes += bytes;
+    }
+
+    /// All up to this one are written.
+    fn written(&mut self, number: u64) {
+        while let Some((_, bytes)) = self.batches.pop_front_if(|(batch, _)| *batch <= number) {
+            self.bytes -= bytes;
+        }
+    }
+}
+
 impl Commits {
     pub(crate) fn new(journal: Option<(Arc<Journal>, CommitterHandle)>, shards: usize) -> Self {
         Commits {
@@ -82,7 +102,7 @@ impl Commits {
             safe: 0,
             completed: 0,
             under_way_max: if shards > 1 { 2 } else { 1 },
-            backlog: 0,
+            backlog: Backlog::default(),
             gathering_since: None,
             last_sync: Span::ZERO,
             mailed: vec![0; shards],
@@ -94,7 +114,7 @@ impl Commits {
 
     /// Whether the committer does not keep up.
     pub(crate) fn is_behind(&self) -> bool {
-        self.backlog > BACKLOG_BYTES_MAX
+        self.backlog.bytes > BACKLOG_BYTES_MAX
     }
 
     /// Whether anything is persisted at all.
@@ -135,7 +155,7 @@ impl Commits {
         if bytes.is_empty() {
             self.give_back(bytes);
         } else if let Some((_, committer)) = &self.journal {
-            self.backlog += bytes.len();
+            self.backlog.add(number, bytes.len());
             let sync = if safety == Safety::Durable { Sync::Now } else { Sync::Lazy };
             // Refused only when writing has failed for good, or all is over: then nothing is ever complete again.
             committer.submit(Submission { shard: id.0, number, payload: bytes, sync });
@@ -228,8 +248,7 @@ impl Shard {
     pub(super) fn on_committed(&mut self, committed: Committed) {
         for (number, place) in committed.written {
             self.commits.written = number;
-            let handed_over = self.commits.open.iter().find(|open| open.number == number).map_or(0, |open| open.bytes);
-            self.commits.backlog = self.commits.backlog.saturating_sub(handed_over);
+            self.commits.backlog.written(number);
             self.kernel.on_written(number, place);
         }
         if let Some(durable) = committed.durable {
@@ -279,5 +298,27 @@ impl Shard {
                 journal.fetch(mailbox.clone(), fetch);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_no_backlog_whether_or_not_anybody_waited_for_it() {
+        let mut commits = Commits::new(None, 1);
+        for (number, safety) in [(1, Safety::Lazy), (2, Safety::Durable), (3, Safety::Lazy)] {
+            commits.open.push_back(Open { number, safety, bytes: 10, needs: Vec::new(), since: Time::ZERO });
+            commits.backlog.add(number, 10);
+        }
+        commits.progress();
+        assert_eq!((commits.completed, commits.backlog.bytes), (1, 30));
+        commits.backlog.written(2);
+        commits.durable = 2;
+        commits.progress();
+        assert_eq!((commits.completed, commits.backlog.bytes), (3, 10));
+        commits.backlog.written(3);
+        assert_eq!(commits.backlog.bytes, 0);
     }
 }
