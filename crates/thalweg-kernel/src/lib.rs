@@ -5,7 +5,8 @@
 //! share nothing and send each other [`ShardMessage`]s.
 //!
 //! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
-//! `session`, `subscribe`, `settle`, `group`, `retained`, `shards`, `timers`, `inspect`.
+//! `session`, `subscribe`, `settle`, `group`, `retained`, `shards`, `timers`, `inspect`. What outlives the process is in
+//! `journal` (what is written down and what it adds up to), `durable` (when), `disk_queue`, `transfer` and `restore`.
 #![forbid(unsafe_code)]
 
 pub mod access;
