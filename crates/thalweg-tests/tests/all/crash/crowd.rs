@@ -17,6 +17,9 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// How long to listen for what should not come.
 const LISTENING: Duration = Duration::from_millis(400);
 
+/// Who is not greeted and answered in full within this, at the end, is stuck.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
 pub struct Crowd {
     pub book: Book,
     broker: SocketAddr,
@@ -55,6 +58,11 @@ impl Crowd {
         busy
     }
 
+    /// Everybody is online and owed no answer.
+    fn is_at_rest(&self) -> bool {
+        self.clients.iter().all(|client| client.is_greeted() && client.is_quiet())
+    }
+
     /// Publishers stop, everybody stays online, and what is owed comes; then the books are closed.
     pub fn settle(&mut self) {
         let begun = Instant::now();
@@ -68,7 +76,7 @@ impl Crowd {
                 continue;
             }
             looked = Instant::now();
-            let quiet = self.clients.iter().all(|client| client.is_greeted() && client.is_quiet());
+            let quiet = self.is_at_rest();
             let read = self.clients.iter().filter_map(|client| client.habit.last_reading()).all(|at| at > rest_began);
             if quiet && read && self.book.is_settled() {
                 break;
@@ -85,6 +93,11 @@ impl Crowd {
         }
         let until = Instant::now() + LISTENING;
         while Instant::now() < until {
+            self.turn(true);
+        }
+        // One that comes and goes may be between two connections just now; one that is stuck stays so.
+        let until = Instant::now() + ANSWERED_WITHIN;
+        while !self.is_at_rest() && Instant::now() < until {
             self.turn(true);
         }
         for client in &self.clients {
