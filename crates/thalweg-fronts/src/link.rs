@@ -190,6 +190,8 @@ pub struct Links {
     /// Links whose output waits for a batch, by rising batch.
     holding: VecDeque<(u64, LinkId)>,
     fetches: Vec<Fetch>,
+    /// Why publishes that must be kept are refused now.
+    blocked: Option<&'static str>,
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -210,6 +212,7 @@ impl Links {
             batch: Gathering::new(),
             holding: VecDeque::new(),
             fetches: Vec::new(),
+            blocked: None,
             probe: None,
         }
     }
@@ -326,6 +329,38 @@ impl Links {
             link.closing = true;
             self.mark_dirty(id);
         }
+    }
+
+    /// The longest a peer may be left without a byte, if there is such a limit: then [`Links::on_idle`] is called. Asked
+    /// again whenever that time is over, so it may change.
+    pub fn idle_write(&self, id: LinkId) -> Option<Span> {
+        match &self.get(id)?.front {
+            Front::Mqtt(_) => None,
+        }
+    }
+
+    /// Nothing has been sent to a peer for [`Links::idle_write`]: lets the front send a sign of life.
+    pub fn on_idle(&mut self, id: LinkId, _now: Time) {
+        match self.get(id).map(|link| &link.front) {
+            Some(Front::Mqtt(_)) | None => {}
+        }
+    }
+
+    /// From now on publishes that must be kept are refused or will be, because of `why`; or no more (`None`). Fronts
+    /// whose protocol has words for it tell those who are here; who comes later looks at [`Links::blocked`].
+    pub fn on_blocked(&mut self, why: Option<&'static str>) {
+        self.blocked = why;
+        for at in 0..self.links.len() {
+            let id = LinkId(at as u32);
+            match self.get(id).map(|link| &link.front) {
+                Some(Front::Mqtt(_)) | None => {}
+            }
+        }
+    }
+
+    /// Why publishes that must be kept are refused now, if they are.
+    pub fn blocked(&self) -> Option<&'static str> {
+        self.blocked
     }
 
     /// The peer's proof of who it is has ended.
