@@ -13,6 +13,7 @@ mod link;
 mod login;
 pub mod mqtt;
 mod probe;
+pub mod stomp;
 
 pub use batch::Batch;
 pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};

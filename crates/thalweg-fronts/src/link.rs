@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Gathering};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
+use crate::stomp::StompFront;
 use crate::{LoginAnswer, LoginAsk};
 use std::collections::VecDeque;
 use thalweg_kernel::journal::Record;
@@ -39,6 +40,8 @@ const HEAD_BYTES: usize = 16;
 pub enum Front {
     /// MQTT of any version.
     Mqtt(Box<MqttFront>),
+    /// STOMP 1.0 to 1.2.
+    Stomp(Box<StompFront>),
 }
 
 /// A connection without its socket.
@@ -133,20 +136,26 @@ impl Link {
 
     /// Whether the peer has been let in.
     pub fn is_connected(&self) -> bool {
-        let Front::Mqtt(front) = &self.front;
-        front.is_connected()
+        match &self.front {
+            Front::Mqtt(front) => front.is_connected(),
+            Front::Stomp(front) => front.is_connected(),
+        }
     }
 
     /// Whether input must wait, because it is being checked who the peer is.
     pub fn holds_input(&self) -> bool {
-        let Front::Mqtt(front) = &self.front;
-        front.holds_input()
+        match &self.front {
+            Front::Mqtt(front) => front.holds_input(),
+            Front::Stomp(front) => front.holds_input(),
+        }
     }
 
     /// What the peer did wrong, if that is why the link ends.
     pub fn fault(&self) -> Option<String> {
-        let Front::Mqtt(front) = &self.front;
-        front.fault().map(ToString::to_string)
+        match &self.front {
+            Front::Mqtt(front) => front.fault().map(ToString::to_string),
+            Front::Stomp(front) => front.fault().map(ToString::to_string),
+        }
     }
 }
 
@@ -296,6 +305,7 @@ impl Links {
             }
             let step = match &mut link.front {
                 Front::Mqtt(_) => MqttFront::step(self, id, &bytes[consumed..], now, kernel),
+                Front::Stomp(_) => StompFront::step(self, id, &bytes[consumed..], now, kernel),
             };
             match step {
                 Step::Consumed(n) => consumed += n,
@@ -310,6 +320,7 @@ impl Links {
     pub fn on_login(&mut self, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
         match self.get_mut(id).map(|link| &mut link.front) {
             Some(Front::Mqtt(_)) => MqttFront::on_login(self, id, answer, now, kernel),
+            Some(Front::Stomp(_)) => StompFront::on_login(self, id, answer, now, kernel),
             None => {}
         }
     }
@@ -318,14 +329,17 @@ impl Links {
     pub fn silence_max(&self, id: LinkId) -> Option<Span> {
         match &self.get(id)?.front {
             Front::Mqtt(front) => front.silence_max(),
+            Front::Stomp(front) => front.silence_max(),
         }
     }
 
     /// A link has been silent for too long: says so to the peer and ends the link.
     pub fn on_silence(&mut self, id: LinkId) {
         if let Some(link) = self.get_mut(id) {
-            let Link { front: Front::Mqtt(front), out, .. } = link;
-            front.on_silence(out);
+            match &mut link.front {
+                Front::Mqtt(front) => front.on_silence(&mut link.out),
+                Front::Stomp(front) => front.on_silence(&mut link.out),
+            }
             link.closing = true;
             self.mark_dirty(id);
         }
@@ -336,12 +350,14 @@ impl Links {
     pub fn idle_write(&self, id: LinkId) -> Option<Span> {
         match &self.get(id)?.front {
             Front::Mqtt(_) => None,
+            Front::Stomp(front) => front.idle_write(),
         }
     }
 
     /// Nothing has been sent to a peer for [`Links::idle_write`]: lets the front send a sign of life.
     pub fn on_idle(&mut self, id: LinkId, _now: Time) {
         match self.get(id).map(|link| &link.front) {
+            Some(Front::Stomp(_)) => StompFront::on_idle(self, id),
             Some(Front::Mqtt(_)) | None => {}
         }
     }
@@ -353,7 +369,7 @@ impl Links {
         for at in 0..self.links.len() {
             let id = LinkId(at as u32);
             match self.get(id).map(|link| &link.front) {
-                Some(Front::Mqtt(_)) | None => {}
+                Some(Front::Mqtt(_) | Front::Stomp(_)) | None => {}
             }
         }
     }
@@ -540,15 +556,26 @@ impl Effects for Links {
     }
 
     fn release(&mut self, id: LinkId, tag: Tag) {
-        self.write(id, |Front::Mqtt(front), out| front.release(tag, out));
+        self.write(id, |front, out| match front {
+            Front::Mqtt(front) => front.release(tag, out),
+            // Nothing is exactly once for protocols that take from queues.
+            Front::Stomp(_) => {}
+        });
     }
 
     fn answer(&mut self, id: LinkId, ticket: Ticket, answer: &Answer) {
-        self.write(id, |Front::Mqtt(front), out| front.answer(ticket, answer, out));
+        self.write(id, |front, out| match front {
+            Front::Mqtt(front) => front.answer(ticket, answer, out),
+            // They subscribe nothing: queues are bound.
+            Front::Stomp(_) => {}
+        });
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
-        self.write(id, |Front::Mqtt(front), out| front.disconnect(why, out));
+        self.write(id, |front, out| match front {
+            Front::Mqtt(front) => front.disconnect(why, out),
+            Front::Stomp(front) => front.disconnect(why, out),
+        });
         if let Some(link) = self.get_mut(id) {
             link.closing = true;
             link.session = None;
@@ -609,7 +636,8 @@ impl Links {
             link.make_room(needed, limits.output_max);
         }
         let before = link.out.len();
-        let Front::Mqtt(front) = &mut link.front;
+        // Others get theirs out of queues.
+        let Front::Mqtt(front) = &mut link.front else { return Sent::Gone };
         if front.deliver(delivery, &mut link.out).is_err() {
             return Sent::TooLarge;
         }

@@ -1,7 +1,7 @@
 //! CONNECT: from the first packet to an open session.
 
 use super::{MqttFront, State};
-use crate::link::{Front, Links};
+use crate::link::Links;
 use crate::{LoginAsk, mqtt::publish::properties_of};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenRefusal, OpenSession, Will, home};
@@ -186,7 +186,7 @@ impl MqttFront {
             link.session = Some(opened.session);
         }
         let granted = opened.expiry.secs().min(u64::from(u32::MAX)) as u32;
-        links.write(id, |Front::Mqtt(front), out| {
+        MqttFront::write(links, id, |front, out| {
             let settings = front.settings.clone();
             // Only MQTT 5 clients can be told; others are held to what they said.
             let server_keep_alive = settings.keep_alive_for(opening.keep_alive).filter(|_| version == Version::V5);
@@ -220,7 +220,7 @@ impl MqttFront {
 
     /// Answers CONNECT with a failure and ends the link.
     pub(super) fn refuse(links: &mut Links, id: LinkId, ack: &ConnAck<'_>, now: Time, kernel: &mut Kernel) {
-        links.write(id, |Front::Mqtt(front), out| front.machine.connack(ack, out));
+        MqttFront::write(links, id, |front, out| front.machine.connack(ack, out));
         MqttFront::end(links, id, Closing::Lost, None, now, kernel);
     }
 

@@ -1,7 +1,7 @@
 //! Verdicts on who somebody is, and AUTH packets (MQTT 5 §4.12).
 
 use super::{MqttFront, State};
-use crate::link::{Front, Links};
+use crate::link::Links;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Closing, Kernel, LinkId};
 use thalweg_model::Time;
@@ -81,7 +81,7 @@ impl MqttFront {
                             ReasonCode::BadUserNameOrPassword => ReasonCode::NotAuthorized,
                             reason => reason,
                         };
-                        links.write(id, |Front::Mqtt(front), out| {
+                        MqttFront::write(links, id, |front, out| {
                             front.machine.disconnect(reason, &DisconnectProps::default(), out);
                         });
                         MqttFront::end(links, id, Closing::Lost, None, now, kernel);
@@ -93,7 +93,7 @@ impl MqttFront {
     }
 
     fn say(links: &mut Links, id: LinkId, reason: ReasonCode, data: Option<&[u8]>) {
-        links.write(id, |Front::Mqtt(front), out| {
+        MqttFront::write(links, id, |front, out| {
             let method = front.auth_method.clone().unwrap_or_default();
             front.machine.auth(reason, &method, data, out);
         });

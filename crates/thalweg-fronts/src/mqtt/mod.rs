@@ -148,7 +148,17 @@ impl MqttFront {
     pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut MqttFront> {
         match &mut links.get_mut(id)?.front {
             Front::Mqtt(front) => Some(front),
+            _ => None,
         }
+    }
+
+    /// Lets the link's front write, if it is one of ours.
+    #[inline]
+    fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut MqttFront, &mut Vec<u8>) -> R) -> Option<R> {
+        links.write(id, |front, out| match front {
+            Front::Mqtt(front) => Some(write(front, out)),
+            _ => None,
+        })?
     }
 
     /// Handles the next packet.
@@ -191,7 +201,7 @@ impl MqttFront {
             Event::Subscribe(subscribe) => MqttFront::on_subscribe(links, id, &subscribe, now, kernel),
             Event::Unsubscribe(unsubscribe) => MqttFront::on_unsubscribe(links, id, &unsubscribe, now, kernel),
             Event::PingReq => {
-                links.write(id, |Front::Mqtt(front), out| front.machine.pingresp(out));
+                MqttFront::write(links, id, |front, out| front.machine.pingresp(out));
             }
             Event::Disconnect(disconnect) => MqttFront::on_disconnect(links, id, &disconnect, now, kernel),
             Event::Auth(auth) => MqttFront::on_auth(links, id, &auth, now, kernel),
@@ -200,7 +210,7 @@ impl MqttFront {
 
     /// The peer broke the protocol: tell it, end the link, publish its will.
     pub(crate) fn fail(links: &mut Links, id: LinkId, fault: PeerFault, now: Time, kernel: &mut Kernel) {
-        links.write(id, |Front::Mqtt(front), out| {
+        MqttFront::write(links, id, |front, out| {
             front.machine.fault(&fault, out);
             front.fault = Some(fault);
         });
@@ -218,7 +228,7 @@ impl MqttFront {
     ) {
         let Some(link) = links.get_mut(id) else { return };
         link.closing = true;
-        let Front::Mqtt(front) = &mut link.front;
+        let Front::Mqtt(front) = &mut link.front else { return };
         front.state = State::Closed;
         let session = link.session.take();
         links.mark_dirty(id);

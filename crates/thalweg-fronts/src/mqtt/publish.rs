@@ -42,7 +42,7 @@ impl MqttFront {
     ) -> Handled {
         let Some(link) = links.get_mut(id) else { return Handled::Done };
         let Some(session) = link.session else { return Handled::Done };
-        let Front::Mqtt(front) = &mut link.front;
+        let Front::Mqtt(front) = &mut link.front else { return Handled::Done };
         if publish.qos > front.settings.maximum_qos {
             MqttFront::fail(links, id, QOS_TOO_HIGH, now, kernel);
             return Handled::Done;
@@ -86,7 +86,7 @@ impl MqttFront {
         }
         if publish.qos != QoS::AtMostOnce {
             let (ticket, qos) = (publish.id, publish.qos);
-            links.write(id, |Front::Mqtt(front), out| front.acknowledge(ticket, qos, published.outcome, out));
+            MqttFront::write(links, id, |front, out| front.acknowledge(ticket, qos, published.outcome, out));
             links.mark(Mark::FrontAck);
         }
         if let Some(until) = published.pause_until
@@ -117,7 +117,7 @@ impl MqttFront {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return };
         let known = kernel.release(session, ticket, links);
         let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
-        links.write(id, |Front::Mqtt(front), out| front.machine.pubcomp(ticket, reason, out));
+        MqttFront::write(links, id, |front, out| front.machine.pubcomp(ticket, reason, out));
     }
 
     #[inline]
@@ -147,7 +147,7 @@ impl MqttFront {
         let said = settlement(reason, Settlement::Received);
         if kernel.settle(session, tag, said, now, links) == Settled::Unknown && said == Settlement::Received {
             // [MQTT-4.3.3-3] asks for a PUBREL; the client may have state that we have not.
-            links.write(id, |Front::Mqtt(front), out| {
+            MqttFront::write(links, id, |front, out| {
                 front.machine.pubrel(tag, ReasonCode::PacketIdNotFound, out);
             });
         }
