@@ -8,6 +8,7 @@
 //! [`Effects`](thalweg_kernel::Effects) by writing into the links' output buffers, which the server flushes.
 #![forbid(unsafe_code)]
 
+pub mod address;
 mod batch;
 mod link;
 mod login;
