@@ -1,0 +1,95 @@
+//! CONNECT, or STOMP: the client's first frame. Never escaped.
+
+use std::borrow::Cow;
+
+use crate::known::Known;
+use crate::scanner::Frame;
+use crate::version::{VERSIONS, parse_heart_beat};
+use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
+
+/// CONNECT as received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectFrame<'b> {
+    /// The highest version that both sides speak.
+    pub version: Version,
+    /// The virtual host. Required since 1.1, and yet left out by clients in wide use; so it is optional here.
+    pub host: Option<Cow<'b, str>>,
+    /// User name.
+    pub login: Option<Cow<'b, str>>,
+    /// Password.
+    pub passcode: Option<Cow<'b, str>>,
+    /// How often the client can send something, and how often it wants to hear something: milliseconds, 0 never. See
+    /// [`crate::heart_beats`].
+    pub heart_beat: (u32, u32),
+    /// Everything, e.g. `client-id`.
+    pub headers: Headers<'b>,
+}
+
+impl<'b> ConnectFrame<'b> {
+    pub(crate) fn decode(frame: &Frame<'_, 'b>) -> Result<Self, PeerFault> {
+        let accept = frame.get(Known::AcceptVersion);
+        let version = Version::negotiate(accept.as_deref()).ok_or(PeerFault::VERSION_UNSUPPORTED)?;
+        let heart_beat = match frame.get(Known::HeartBeat) {
+            Some(value) => parse_heart_beat(&value).ok_or(PeerFault::HEART_BEAT)?,
+            None => (0, 0),
+        };
+        Ok(ConnectFrame {
+            version,
+            host: frame.get(Known::Host),
+            login: frame.get(Known::Login),
+            passcode: frame.get(Known::Passcode),
+            heart_beat,
+            headers: frame.headers,
+        })
+    }
+}
+
+/// CONNECT as written.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectOut<'a> {
+    /// The lowest version that will do.
+    pub lowest: Version,
+    /// The highest version that will do.
+    pub highest: Version,
+    /// The virtual host.
+    pub host: &'a str,
+    /// User name.
+    pub login: Option<&'a str>,
+    /// Password.
+    pub passcode: Option<&'a str>,
+    /// How often we can send something, and how often we want to hear something: milliseconds, 0 never.
+    pub heart_beat: (u32, u32),
+    /// Further headers, e.g. `client-id`.
+    pub headers: &'a [(&'a str, &'a str)],
+}
+
+impl Default for ConnectOut<'_> {
+    fn default() -> Self {
+        ConnectOut {
+            lowest: Version::V10,
+            highest: Version::V12,
+            host: "/",
+            login: None,
+            passcode: None,
+            heart_beat: (0, 0),
+            headers: &[],
+        }
+    }
+}
+
+impl ConnectOut<'_> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = HeaderWriter::begin(Command::Connect, Version::V10, out);
+        // Three names of three letters and two commas: a range of versions is a range of this text.
+        let (first, last) = (self.lowest as usize * 4, self.highest as usize * 4 + 3);
+        w.ours("accept-version", VERSIONS.get(first..last).unwrap_or(self.highest.name()));
+        w.ours("host", self.host);
+        w.maybe("login", self.login);
+        w.maybe("passcode", self.passcode);
+        w.heart_beat(self.heart_beat);
+        for (name, value) in self.headers {
+            w.put(name, value);
+        }
+        w.end(&[]);
+    }
+}

@@ -1,0 +1,72 @@
+//! CONNECTED: the server's first frame. Never escaped.
+
+use std::borrow::Cow;
+
+use crate::known::Known;
+use crate::scanner::Frame;
+use crate::version::parse_heart_beat;
+use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
+
+/// CONNECTED as received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectedFrame<'b> {
+    /// The version of everything from here on.
+    pub version: Version,
+    /// The server's name for this connection.
+    pub session: Option<Cow<'b, str>>,
+    /// The server's name and version.
+    pub server: Option<Cow<'b, str>>,
+    /// How often the server can send something, and how often it wants to hear something: milliseconds, 0 never.
+    pub heart_beat: (u32, u32),
+    /// Who the server takes us for; not in the specification.
+    pub user: Option<Cow<'b, str>>,
+    /// Everything.
+    pub headers: Headers<'b>,
+}
+
+impl<'b> ConnectedFrame<'b> {
+    pub(crate) fn decode(frame: &Frame<'_, 'b>) -> Result<Self, PeerFault> {
+        let version = match frame.get(Known::Version) {
+            Some(name) => Version::from_name(name.trim()).ok_or(PeerFault::VERSION_UNASKED)?,
+            None => Version::V10,
+        };
+        let heart_beat = match frame.get(Known::HeartBeat) {
+            Some(value) => parse_heart_beat(&value).ok_or(PeerFault::HEART_BEAT)?,
+            None => (0, 0),
+        };
+        Ok(ConnectedFrame {
+            version,
+            session: frame.get(Known::Session),
+            server: frame.get(Known::Server),
+            heart_beat,
+            user: frame.get(Known::UserName),
+            headers: frame.headers,
+        })
+    }
+}
+
+/// CONNECTED as written; the machine adds the version.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectedOut<'a> {
+    /// Our name for this connection.
+    pub session: Option<&'a str>,
+    /// `name/version`.
+    pub server: Option<&'a str>,
+    /// How often we can send something, and how often we want to hear something: milliseconds, 0 never.
+    pub heart_beat: (u32, u32),
+    /// Who we take the client for, as `user-name`.
+    pub user: Option<&'a str>,
+}
+
+impl ConnectedOut<'_> {
+    /// `version` and `heart-beat` are always there, in 1.0 too: a client in wide use takes the latter apart unseen.
+    pub(crate) fn encode(&self, version: Version, out: &mut Vec<u8>) {
+        let mut w = HeaderWriter::begin(Command::Connected, version, out);
+        w.ours("version", version.name());
+        w.heart_beat(self.heart_beat);
+        w.maybe("session", self.session);
+        w.maybe("server", self.server);
+        w.maybe("user-name", self.user);
+        w.end(&[]);
+    }
+}
