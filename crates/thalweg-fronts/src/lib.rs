@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod amqp;
 mod batch;
 mod link;
 mod login;

@@ -1,5 +1,6 @@
 //! Connections without their sockets: protocol machine and output buffer of each, by number.
 
+use crate::amqp::AmqpFront;
 use crate::batch::{Batch, Gathering};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
@@ -40,6 +41,8 @@ const HEAD_BYTES: usize = 16;
 pub enum Front {
     /// MQTT of any version.
     Mqtt(Box<MqttFront>),
+    /// AMQP 0-9-1.
+    Amqp(Box<AmqpFront>),
     /// STOMP 1.0 to 1.2.
     Stomp(Box<StompFront>),
 }
@@ -138,6 +141,7 @@ impl Link {
     pub fn is_connected(&self) -> bool {
         match &self.front {
             Front::Mqtt(front) => front.is_connected(),
+            Front::Amqp(front) => front.is_connected(),
             Front::Stomp(front) => front.is_connected(),
         }
     }
@@ -146,6 +150,7 @@ impl Link {
     pub fn holds_input(&self) -> bool {
         match &self.front {
             Front::Mqtt(front) => front.holds_input(),
+            Front::Amqp(front) => front.holds_input(),
             Front::Stomp(front) => front.holds_input(),
         }
     }
@@ -154,6 +159,7 @@ impl Link {
     pub fn fault(&self) -> Option<String> {
         match &self.front {
             Front::Mqtt(front) => front.fault().map(ToString::to_string),
+            Front::Amqp(front) => front.fault().map(ToString::to_string),
             Front::Stomp(front) => front.fault().map(ToString::to_string),
         }
     }
@@ -305,6 +311,7 @@ impl Links {
             }
             let step = match &mut link.front {
                 Front::Mqtt(_) => MqttFront::step(self, id, &bytes[consumed..], now, kernel),
+                Front::Amqp(_) => AmqpFront::step(self, id, &bytes[consumed..], now, kernel),
                 Front::Stomp(_) => StompFront::step(self, id, &bytes[consumed..], now, kernel),
             };
             match step {
@@ -313,6 +320,9 @@ impl Links {
                 Step::Hold => break Stopped::Hold,
             }
         };
+        if let Some(Front::Amqp(_)) = self.get(id).map(|link| &link.front) {
+            AmqpFront::on_driven(self, id);
+        }
         Driven { consumed, stopped }
     }
 
@@ -320,6 +330,7 @@ impl Links {
     pub fn on_login(&mut self, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
         match self.get_mut(id).map(|link| &mut link.front) {
             Some(Front::Mqtt(_)) => MqttFront::on_login(self, id, answer, now, kernel),
+            Some(Front::Amqp(_)) => AmqpFront::on_login(self, id, answer, now, kernel),
             Some(Front::Stomp(_)) => StompFront::on_login(self, id, answer, now, kernel),
             None => {}
         }
@@ -329,6 +340,7 @@ impl Links {
     pub fn silence_max(&self, id: LinkId) -> Option<Span> {
         match &self.get(id)?.front {
             Front::Mqtt(front) => front.silence_max(),
+            Front::Amqp(front) => front.silence_max(),
             Front::Stomp(front) => front.silence_max(),
         }
     }
@@ -338,6 +350,7 @@ impl Links {
         if let Some(link) = self.get_mut(id) {
             match &mut link.front {
                 Front::Mqtt(front) => front.on_silence(&mut link.out),
+                Front::Amqp(front) => front.on_silence(&mut link.out),
                 Front::Stomp(front) => front.on_silence(&mut link.out),
             }
             link.closing = true;
@@ -350,6 +363,7 @@ impl Links {
     pub fn idle_write(&self, id: LinkId) -> Option<Span> {
         match &self.get(id)?.front {
             Front::Mqtt(_) => None,
+            Front::Amqp(front) => front.idle_write(),
             Front::Stomp(front) => front.idle_write(),
         }
     }
@@ -357,6 +371,7 @@ impl Links {
     /// Nothing has been sent to a peer for [`Links::idle_write`]: lets the front send a sign of life.
     pub fn on_idle(&mut self, id: LinkId, _now: Time) {
         match self.get(id).map(|link| &link.front) {
+            Some(Front::Amqp(_)) => AmqpFront::on_idle(self, id),
             Some(Front::Stomp(_)) => StompFront::on_idle(self, id),
             Some(Front::Mqtt(_)) | None => {}
         }
@@ -369,6 +384,7 @@ impl Links {
         for at in 0..self.links.len() {
             let id = LinkId(at as u32);
             match self.get(id).map(|link| &link.front) {
+                Some(Front::Amqp(_)) => AmqpFront::on_blocked(self, id, why),
                 Some(Front::Mqtt(_) | Front::Stomp(_)) | None => {}
             }
         }
@@ -559,7 +575,7 @@ impl Effects for Links {
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.release(tag, out),
             // Nothing is exactly once for protocols that take from queues.
-            Front::Stomp(_) => {}
+            Front::Amqp(_) | Front::Stomp(_) => {}
         });
     }
 
@@ -567,13 +583,14 @@ impl Effects for Links {
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.answer(ticket, answer, out),
             // They subscribe nothing: queues are bound.
-            Front::Stomp(_) => {}
+            Front::Amqp(_) | Front::Stomp(_) => {}
         });
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.disconnect(why, out),
+            Front::Amqp(front) => front.disconnect(why, out),
             Front::Stomp(front) => front.disconnect(why, out),
         });
         if let Some(link) = self.get_mut(id) {
