@@ -188,7 +188,7 @@ impl ListenFault {
         let words = match error.kind() {
             io::ErrorKind::AddrInUse => format!(
                 "listener `{name}`: port {} is taken on {}; does another broker run? Stop it or choose another port with \
-                 {key}",
+                 {key}, or do without this listener: `--set listeners.{name}.enabled=false`",
                 address.port(),
                 address.ip()
             ),

@@ -11,10 +11,11 @@ use crate::transport::websocket::WebSocketSettings;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_fronts::LinksLimits;
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
+use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
+use thalweg_fronts::{Front, LinksLimits};
 use thalweg_kernel::access::{Access, Otherwise};
-use thalweg_kernel::{GroupStrategy, Limits, Overflow, Safety};
+use thalweg_kernel::{GroupStrategy, Limits, Overflow, Safety, home};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
 
@@ -44,16 +45,30 @@ pub(crate) struct DoorSettings {
 /// What differs from listener to listener.
 #[derive(Clone)]
 struct ListenerSettings {
-    mqtt: Arc<MqttSettings>,
+    protocol: Protocol,
     /// What peers without credentials may do, if that is the same for all of them and needs no check.
     anonymous: Option<Access>,
+}
+
+/// What a listener's front is told.
+#[derive(Clone)]
+enum Protocol {
+    Mqtt(Arc<MqttSettings>),
+    Stomp(Arc<StompSettings>),
+    /// Nobody speaks it yet.
+    Later,
 }
 
 impl ShardSettings {
     pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool) -> Self {
         let listeners = config.enabled_listeners().map(|(name, listener)| {
             let anonymous = (anonymous_is_free && config.admits_strangers(listener)).then_some(Access::ALL);
-            (name.into(), ListenerSettings { mqtt: Arc::new(mqtt_settings(config, listener)), anonymous })
+            let protocol = match listener.kind {
+                config::ListenerKind::Mqtt => Protocol::Mqtt(Arc::new(mqtt_settings(config, listener))),
+                config::ListenerKind::Amqp => Protocol::Later,
+                config::ListenerKind::Stomp => Protocol::Stomp(Arc::new(stomp_settings(config, listener))),
+            };
+            (name.into(), ListenerSettings { protocol, anonymous })
         });
         let output_max = config.queue.output_bytes_max;
         let defaults = LinksLimits::default();
@@ -67,12 +82,16 @@ impl ShardSettings {
         }
     }
 
-    /// A front for a connection of the listener of that name.
-    pub(crate) fn front(&self, listener: &str, certified: bool, nonce: u64) -> MqttFront {
-        let settings = self.listeners.get(listener);
-        let mqtt = settings.map(|settings| settings.mqtt.clone()).unwrap_or_default();
-        let anonymous = settings.and_then(|settings| settings.anonymous.clone()).filter(|_| !certified);
-        MqttFront::new(mqtt, nonce, anonymous)
+    /// A front for a connection of the listener of that name, and whether any byte counts as a sign of its peer's life;
+    /// for MQTT only whole packets do [MQTT-3.1.2-22]. Nothing if the listener has gone meanwhile.
+    pub(crate) fn front(&self, listener: &str, certified: bool, nonce: u64) -> Option<(Front, bool)> {
+        let ListenerSettings { protocol, anonymous } = self.listeners.get(listener)?;
+        let anonymous = anonymous.clone().filter(|_| !certified);
+        Some(match protocol {
+            Protocol::Mqtt(mqtt) => (Front::Mqtt(Box::new(MqttFront::new(mqtt.clone(), nonce, anonymous))), false),
+            Protocol::Later => return None,
+            Protocol::Stomp(stomp) => (Front::Stomp(Box::new(StompFront::new(stomp.clone(), nonce, anonymous))), true),
+        })
     }
 }
 
@@ -185,6 +204,30 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
     }
 }
 
+fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings {
+    let stomp = &config.stomp;
+    StompSettings {
+        dialect: match stomp.dialect {
+            config::StompDialect::RabbitMq => Dialect::RabbitMq,
+            config::StompDialect::ActiveMq => Dialect::ActiveMq,
+            config::StompDialect::Slash => Dialect::Slash,
+        },
+        tenants: tenants(config),
+        heart_beat_give: stomp.heart_beat,
+        heart_beat_want: stomp.heart_beat,
+        prefetch: stomp.prefetch,
+        subscriptions_max: stomp.subscriptions_max,
+        transactions_max: stomp.transactions_max,
+        publish_rate: listener.publish_rate,
+        safety: listener.fsync.map(safety),
+        ..StompSettings::default()
+    }
+}
+
+fn tenants(config: &Config) -> Box<[Box<str>]> {
+    config.tenants.iter().map(|name| name.as_str().into()).collect()
+}
+
 fn seconds(span: Span) -> u16 {
     u16::try_from(span.secs()).unwrap_or(u16::MAX)
 }
@@ -240,28 +283,52 @@ pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::List
         config::Bind::Socket(address) => Bind::Tcp(*address),
         config::Bind::Path(path) => Bind::Unix { path: path.clone(), mode: listener.unix_mode },
     };
-    let packet_bytes_max = config.packet_bytes_max(listener);
     let limits = &config.limits;
     let connect_rate = limits.connect_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
     Ok(ListenerSpec {
         proxy: proxy_rule(listener),
         tls: if listener.transport.is_encrypted() { Some(Arc::new(tls_acceptor(name, listener)?)) } else { None },
-        websocket: listener.transport.is_websocket().then(|| {
-            Arc::new(WebSocketSettings {
-                paths: vec![listener.websocket.path.clone(), "/".into()],
-                frame_bytes_max: packet_bytes_max.max(1 << 16),
-                message_bytes_max: packet_bytes_max.max(1 << 16),
-                ..WebSocketSettings::default()
-            })
-        }),
+        websocket: listener.transport.is_websocket().then(|| Arc::new(websocket_settings(config, listener))),
         connections_max: listener.connections_max.unwrap_or(limits.connections_max),
         connections_per_address_max: limits.connections_per_address_max.unwrap_or(0),
         connects_per_second_max: connect_rate,
         connects_burst: connect_rate.max(1),
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
-        ..ListenerSpec::new(name, bind, route)
+        ..ListenerSpec::new(
+            name,
+            bind,
+            match listener.kind {
+                config::ListenerKind::Mqtt => route,
+                config::ListenerKind::Amqp | config::ListenerKind::Stomp => route_to_queues,
+            },
+        )
     })
+}
+
+fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocketSettings {
+    let defaults =
+        WebSocketSettings { paths: vec![listener.websocket_path().into(), "/".into()], ..Default::default() };
+    let largest = config.packet_bytes_max(listener);
+    match listener.kind {
+        config::ListenerKind::Stomp => {
+            let largest = largest + config.stomp.header_bytes_max + FRAMING_BYTES;
+            WebSocketSettings {
+                protocol: "STOMP",
+                sub_protocols: ["v12.stomp", "v11.stomp", "v10.stomp"].map(Into::into).into(),
+                // The CONNECT frame says which version it is, so some libraries leave it to that.
+                sub_protocol_optional: true,
+                allows_text: true,
+                frame_bytes_max: largest,
+                message_bytes_max: largest,
+                ..defaults
+            }
+        }
+        config::ListenerKind::Mqtt | config::ListenerKind::Amqp => {
+            let largest = largest.max(FRAMING_BYTES);
+            WebSocketSettings { frame_bytes_max: largest, message_bytes_max: largest, ..defaults }
+        }
+    }
 }
 
 fn proxy_rule(listener: &config::Listener) -> Option<ProxyRule> {
@@ -323,6 +390,17 @@ fn route(bytes: &[u8]) -> Route {
         Err(why) => Route::NotOurs(why),
     }
 }
+
+/// Queues, and so everybody who speaks a protocol of queues, have one home. The first bytes are only waited for.
+fn route_to_queues(_: &[u8]) -> Route {
+    Route::Key(u64::from(home(QUEUES, u16::MAX).0) + 1)
+}
+
+/// The name of the home of all queues.
+const QUEUES: &str = "$q";
+
+/// What a WebSocket message may have beside one packet of the largest size.
+const FRAMING_BYTES: usize = 1 << 16;
 
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.nanos())

@@ -41,6 +41,8 @@ pub struct Gathered {
     pub stages: Stages,
     /// Connections that have a session, by listener.
     pub connections: BTreeMap<String, u64>,
+    /// The same by protocol and version.
+    pub dialects: BTreeMap<&'static str, u64>,
     /// The books of each prefix that has some, summed up.
     pub prefixes: BTreeMap<String, Account>,
     /// How the journal is; nothing if it is switched off.
@@ -60,6 +62,7 @@ struct Part {
     stages: Stages,
     held: usize,
     connections: BTreeMap<String, u64>,
+    dialects: BTreeMap<&'static str, u64>,
     prefixes: Vec<(String, Account)>,
 }
 
@@ -67,9 +70,11 @@ impl Gathered {
     pub(crate) async fn gather(asker: &Asker) -> Result<Self, Fault> {
         let said = asker.all(|inside| {
             let mut connections = BTreeMap::new();
+            let mut dialects = BTreeMap::new();
             inside.kernel.for_each_session(|session| {
                 if let Some(connection) = session.link.and_then(|link| inside.connections.view(link)) {
                     *connections.entry(connection.listener).or_insert(0) += 1;
+                    *dialects.entry(session.dialect).or_insert(0) += 1;
                 }
             });
             Part {
@@ -80,6 +85,7 @@ impl Gathered {
                 stages: inside.stages.clone(),
                 held: inside.kernel.bytes_held(),
                 connections,
+                dialects,
                 prefixes: inside
                     .kernel
                     .accounts()
@@ -109,6 +115,9 @@ impl Gathered {
             gathered.memory_bytes += part.held;
             for (listener, count) in part.connections {
                 *gathered.connections.entry(listener).or_insert(0) += count;
+            }
+            for (dialect, count) in part.dialects {
+                *gathered.dialects.entry(dialect).or_insert(0) += count;
             }
             for (prefix, account) in part.prefixes {
                 add_account(gathered.prefixes.entry(prefix).or_default(), &account);

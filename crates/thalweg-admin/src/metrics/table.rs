@@ -204,6 +204,9 @@ pub static METRICS: &[Metric] = metrics! {
     Gauge "thalweg_connections"["listener"] in "connections":
         "Connections that have a session, by listener."
         = Each(|g, show| g.connections.iter().for_each(|(listener, count)| show(listener, *count)));
+    Gauge "thalweg_protocol_connections"["protocol"] in "connections":
+        "Connections that have a session, by protocol and version."
+        = Each(|g, show| g.dialects.iter().for_each(|(dialect, count)| show(dialect, *count)));
     Gauge "thalweg_subscriptions" in "subscriptions" sys "subscriptions/count":
         "Subscriptions."
         = One(|g| g.totals.subscriptions as u64);

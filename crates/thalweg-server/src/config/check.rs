@@ -6,7 +6,7 @@ use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
 use super::kind::{Kind, Value, show_size};
 use super::settings::{Bind, Config, Listener};
-use super::words::{AccessDefault, CertificateIdentity, ClientCertificate, Fsync, Transport};
+use super::words::{AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ListenerKind, Transport};
 
 /// Every contradiction in `config`.
 pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
@@ -53,8 +53,13 @@ impl Checks<'_> {
                 format!("Set {bind} to {wanted}, or change {transport}"),
             );
         }
+        if listener.kind == ListenerKind::Amqp && listener.transport.is_websocket() {
+            let kind = format!("listeners.{name}.kind");
+            let what = format!("{kind} is amqp, which cannot be spoken over {transport} = {}", listener.transport);
+            self.report(&[transport.clone(), kind], what, format!("Set {transport} to tcp, tls or unix"));
+        }
         let path = format!("listeners.{name}.websocket.path");
-        if !listener.websocket.path.starts_with('/') {
+        if !listener.websocket_path().starts_with('/') {
             let what = format!("{path} is \"{}\", which does not begin with a slash", listener.websocket.path);
             self.report(&[path], what, format!("Write \"/{}\"", listener.websocket.path));
         }

@@ -67,7 +67,7 @@ impl Key {
         }
     }
 
-    /// The default, as it would be written behind `--set`; the two built-in listeners have their own.
+    /// The default, as it would be written behind `--set`; built-in listeners have their own.
     /// `None` where a value must be given.
     pub fn default_for(&self, listener: Option<&str>) -> Option<&'static str> {
         let full = self.full_name(listener);

@@ -61,6 +61,11 @@ pub enum Kind {
         /// Most.
         max: usize,
     },
+    /// Names of tenants, at most so many.
+    Tenants {
+        /// Most.
+        max: usize,
+    },
     /// Permission bits in octal.
     Mode,
 }
@@ -105,8 +110,8 @@ pub enum Value {
     Addresses(Vec<IpAddr>),
     /// A [`Kind::Policies`], in the order of the filters, each once.
     Policies(Vec<(Filter, Fsync)>),
-    /// A [`Kind::Prefixes`], in order, each once.
-    Prefixes(Vec<String>),
+    /// A [`Kind::Prefixes`] or [`Kind::Tenants`], in order, each once.
+    Names(Vec<String>),
 }
 
 /// Why a value is refused: what is wrong with it, and what to write instead.
@@ -125,7 +130,8 @@ impl Kind {
                 Ok(Value::Addresses(addresses?))
             }
             Kind::Policies => self.policies(written).map(Value::Policies),
-            Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Prefixes),
+            Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
+            Kind::Tenants { max } => self.tenants(written, *max).map(Value::Names),
             _ => self.parse_one(written, base),
         }
     }
@@ -188,7 +194,9 @@ impl Kind {
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Addresses | Kind::Policies | Kind::Prefixes { .. } => Err(self.refuses("one value")),
+            Kind::Addresses | Kind::Policies | Kind::Prefixes { .. } | Kind::Tenants { .. } => {
+                Err(self.refuses("one value"))
+            }
         }
     }
 
@@ -234,6 +242,9 @@ impl Kind {
                     "a list of at most {max} topic prefixes, such as [\"plant/a\", \"office\"] (or a,b outside the file)"
                 )
             }
+            Kind::Tenants { max } => {
+                format!("a list of at most {max} names, such as [\"plant\", \"office\"] (or a,b outside the file)")
+            }
             Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
         }
     }
@@ -256,6 +267,7 @@ impl Kind {
             Kind::Addresses => "list of addresses",
             Kind::Policies => "table of policies",
             Kind::Prefixes { .. } => "list of topic prefixes",
+            Kind::Tenants { .. } => "list of names",
             Kind::Mode => "octal permissions",
         }
     }
@@ -281,7 +293,7 @@ impl Kind {
             (Value::Socket(socket), _) => quoted(&socket.to_string()),
             (Value::Bind(bind), _) => quoted(&bind.to_string()),
             (Value::Addresses(all), _) => list(all.iter().map(|address| quoted(&address.to_string())).collect()),
-            (Value::Prefixes(all), _) => list(all.iter().map(|prefix| quoted(prefix)).collect()),
+            (Value::Names(all), _) => list(all.iter().map(|name| quoted(name)).collect()),
             (Value::Policies(all), _) => {
                 let table = all.iter().map(|(filter, policy)| (filter.to_string(), policy.word().into()));
                 toml::Value::Table(table.collect()).to_string()
@@ -347,7 +359,7 @@ impl Kind {
     }
 
     fn prefixes(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
-        let mut prefixes = self.items(written)?;
+        let prefixes = self.items(written)?;
         if prefixes.len() > max {
             let mend = format!("Keep at most {max}: each is looked up and counted for every message");
             return Err(fault(format!("has {} prefixes", prefixes.len()), mend));
@@ -362,11 +374,27 @@ impl Kind {
                 return Err(fault(format!("names \"{prefix}\", which is not a topic: {error}"), mend));
             }
         }
-        prefixes.sort_unstable();
-        match prefixes.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
-            Some([twice, ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
-            _ => Ok(prefixes),
+        each_once(prefixes)
+    }
+
+    /// A tenant's name is part of the first level of addresses, and one that must not be split there.
+    fn tenants(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
+        let names = self.items(written)?;
+        if names.len() > max {
+            return Err(fault(format!("has {} names", names.len()), format!("Keep at most {max}")));
         }
+        for name in &names {
+            if name == "/" {
+                let what = "names \"/\", which is the default tenant and always there";
+                return Err(fault(what, "Leave it out of the list"));
+            }
+            let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '/' | '+' | '#' | '$' | '@');
+            if name.is_empty() || name.len() > TENANT_BYTES_MAX || !name.chars().all(is_plain) {
+                let mend = format!("Use at most {TENANT_BYTES_MAX} bytes, without / + # $ @ and control characters");
+                return Err(fault(format!("names \"{}\", which cannot be a tenant's name", name.escape_debug()), mend));
+            }
+        }
+        each_once(names)
     }
 
     fn address(&self, text: &str) -> Result<IpAddr, Fault> {
@@ -420,6 +448,7 @@ impl Kind {
             Kind::Addresses => "a list of IP addresses",
             Kind::Policies => "a table of policies",
             Kind::Prefixes { .. } => "a list of topic prefixes",
+            Kind::Tenants { .. } => "a list of names",
             Kind::Mode => "octal permissions",
             _ => self.title(),
         };
@@ -433,6 +462,15 @@ impl Kind {
 
 fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
     Fault { what: what.into(), mend: mend.into() }
+}
+
+/// `names` in order, if none is there twice.
+fn each_once(mut names: Vec<String>) -> Result<Vec<String>, Fault> {
+    names.sort_unstable();
+    match names.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
+        Some([twice, ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
+        _ => Ok(names),
+    }
 }
 
 /// One entry of a [`Kind::Policies`].
@@ -514,6 +552,9 @@ pub(super) fn show_duration(span: Span) -> String {
         .unwrap_or(&("s", 1_000_000_000));
     format!("{}{unit}", nanos / factor)
 }
+
+/// Longest name of a tenant. AMQP's `connection.open` holds 255 bytes.
+const TENANT_BYTES_MAX: usize = 128;
 
 const SIZES: &[(&str, u64)] =
     &[("B", 1), ("", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];

@@ -152,11 +152,11 @@ impl Landing for Vec<String> {
     fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Unset => Some(Vec::new()),
-            Value::Prefixes(prefixes) => Some(prefixes),
+            Value::Names(names) => Some(names),
             _ => None,
         }
     }
     fn to_value(&self) -> Value {
-        if self.is_empty() { Value::Unset } else { Value::Prefixes(self.clone()) }
+        if self.is_empty() { Value::Unset } else { Value::Names(self.clone()) }
     }
 }

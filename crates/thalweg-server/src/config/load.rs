@@ -9,7 +9,7 @@ use super::keys::Key;
 use super::kind::{Value, Written};
 use super::settings::Config;
 use super::sources::Gathered;
-use super::table::LISTENERS_BUILT_IN;
+use super::table::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
 
 impl Config {
     /// Reads `file` if there is one, then `env` (variables that begin with `THALWEG_`), then `sets` (`key=value`); the
@@ -62,7 +62,11 @@ fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
     let Gathered { mut values, refused, listeners, mut errors } = gathered;
     let mut config = Config::blank();
     let mut origins = Origins::default();
-    let names: BTreeSet<&str> = LISTENERS_BUILT_IN.into_iter().chain(listeners.keys().map(String::as_str)).collect();
+    let mut names: BTreeSet<&str> = LISTENERS_BUILT_IN.into_iter().collect();
+    if listeners.keys().all(|name| LISTENERS_UNLESS_OTHERS.contains(&name.as_str())) {
+        names.extend(LISTENERS_UNLESS_OTHERS);
+    }
+    names.extend(listeners.keys().map(String::as_str));
     for key in Key::all() {
         let places: Vec<Option<&str>> =
             if key.is_per_listener() { names.iter().copied().map(Some).collect() } else { vec![None] };

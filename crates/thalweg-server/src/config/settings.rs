@@ -18,6 +18,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Number of shards; `None` is automatic. See [`Config::shard_count`].
     pub shards: Option<usize>,
+    /// Tenants beside the default one, in the order of their text, each once.
+    pub tenants: Vec<String>,
     /// `log.*`
     pub log: Log,
     /// `listeners.<name>.*`, by name. Disabled listeners are in here too.
@@ -30,6 +32,8 @@ pub struct Config {
     pub limits: Limits,
     /// `queue.*`
     pub queue: Queue,
+    /// `queues.*`
+    pub queues: Queues,
     /// `session.*`
     pub session: Session,
     /// `retained.*`
@@ -40,6 +44,10 @@ pub struct Config {
     pub ledger: Ledger,
     /// `mqtt.*`
     pub mqtt: Mqtt,
+    /// `amqp.*`
+    pub amqp: Amqp,
+    /// `stomp.*`
+    pub stomp: Stomp,
     /// `groups.*`
     pub groups: Groups,
     /// `sys.*`
@@ -128,7 +136,7 @@ pub struct Tls {
 /// `listeners.<name>.websocket.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebSocket {
-    /// The HTTP path of the upgrade.
+    /// The HTTP path of the upgrade; empty is the protocol's usual one. See [`Listener::websocket_path`].
     pub path: String,
 }
 
@@ -239,6 +247,23 @@ pub struct Queue {
     pub output_pace_max: Span,
 }
 
+/// `queues.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queues {
+    /// Most queues.
+    pub count_max: usize,
+    /// Most messages in a queue that was declared without a limit; `None` is no limit.
+    pub messages_max: Option<usize>,
+    /// Most bytes in a queue that was declared without a limit; `None` is no limit.
+    pub bytes_max: Option<usize>,
+    /// Most exchanges.
+    pub exchanges_max: usize,
+    /// Most bindings of all exchanges together.
+    pub bindings_max: usize,
+    /// Most unsettled messages of one channel or subscription.
+    pub unsettled_max: usize,
+}
+
 /// `session.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
@@ -325,6 +350,40 @@ pub struct Mqtt {
     pub server_reference: String,
 }
 
+/// `amqp.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Amqp {
+    /// Heartbeat interval that is proposed; [`Span::ZERO`] proposes none. In whole seconds.
+    pub heartbeat: Span,
+    /// Largest frame that is proposed.
+    pub frame_bytes_max: usize,
+    /// Most channels of one connection.
+    pub channels_max: u16,
+    /// Largest message, header and body.
+    pub message_bytes_max: usize,
+}
+
+/// `stomp.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stomp {
+    /// How destinations are written.
+    pub dialect: StompDialect,
+    /// How often signs of life are offered and wanted; [`Span::ZERO`] is never.
+    pub heart_beat: Span,
+    /// Largest body.
+    pub message_bytes_max: usize,
+    /// Most headers of a frame.
+    pub headers_max: usize,
+    /// Most bytes of all headers of a frame.
+    pub header_bytes_max: usize,
+    /// Most unsettled messages of a subscription that does not say itself; 0 is no limit.
+    pub prefetch: u32,
+    /// Most subscriptions of one connection.
+    pub subscriptions_max: usize,
+    /// Most open transactions of one connection.
+    pub transactions_max: usize,
+}
+
 /// `groups.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups {
@@ -356,9 +415,13 @@ impl Config {
         self.listeners.iter().filter(|(_, listener)| listener.enabled).map(|(name, listener)| (name.as_str(), listener))
     }
 
-    /// The largest packet `listener` accepts.
+    /// The largest packet `listener` accepts; for protocols whose messages come in pieces, the largest message.
     pub fn packet_bytes_max(&self, listener: &Listener) -> usize {
-        listener.packet_bytes_max.unwrap_or(self.limits.packet_bytes_max)
+        listener.packet_bytes_max.unwrap_or(match listener.kind {
+            ListenerKind::Mqtt => self.limits.packet_bytes_max,
+            ListenerKind::Amqp => self.amqp.message_bytes_max,
+            ListenerKind::Stomp => self.stomp.message_bytes_max,
+        })
     }
 
     /// How many publishes per second a connection of `listener` may send; `None` is unlimited.
@@ -406,6 +469,15 @@ impl Listener {
     /// Whether peers without credentials are let in: the setting, or only where no stranger can reach us.
     pub fn admits_anonymous(&self) -> bool {
         self.anonymous.unwrap_or_else(|| self.bind.is_local())
+    }
+
+    /// The HTTP path of the upgrade: the setting, or what clients of the protocol ask for if nobody tells them.
+    pub fn websocket_path(&self) -> &str {
+        match (self.websocket.path.as_str(), self.kind) {
+            ("", ListenerKind::Stomp) => "/ws",
+            ("", _) => "/mqtt",
+            (path, _) => path,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
     self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket,
-    Text, Word,
+    Tenants, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -60,6 +60,10 @@ keys! {
         "Number of shards: threads that each own their share of the connections and sessions. `automatic` (or 0) is \
          one per two cores, at least one: the other half of the machine is for the kernel's network work.";
 
+    broker tenants: Tenants { max: 1000 }, default "", NewConnections;
+        "Virtual hosts of AMQP and STOMP clients beside `/`, which is always there. Each has queues, exchanges and \
+         topics of its own; MQTT clients are in `/`. A client that names another one is refused.";
+
     broker log.level: Word(LogLevel::WORDS), default "info", Now;
         "How much is logged. `debug` writes a line per connection and refusal, `trace` one per packet: do not leave \
          either on under load.";
@@ -69,16 +73,21 @@ keys! {
         "File that log lines are appended to. Not set: standard error.";
 
     listener enabled: Flag, default "true", Now;
-        "Whether the broker opens this listener. The listeners `mqtt` and `websocket` exist without being \
-         mentioned; this is how to be rid of one.";
+        "Whether the broker opens this listener. The listeners `mqtt`, `websocket`, `amqp` and `stomp` exist without \
+         being mentioned; this is how to be rid of one. `amqp` and `stomp` do so only as long as `mqtt`, `websocket` \
+         and listeners of your own are not mentioned either: with those, `enabled = true` is how to have them.";
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
-        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet.";
+        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet; \
+         `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, told apart likewise. The built-in listeners `amqp` and `stomp` \
+         start as what they are called.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, or a Unix socket. The built-in \
-         listener `websocket` starts as `ws`.";
+         listener `websocket` starts as `ws`. AMQP has no WebSocket transport.";
     listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
-         listeners: `mqtt` has 127.0.0.1:1883 and `websocket` 127.0.0.1:8083. Port 0 lets the system choose.";
+         listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672 and `stomp` \
+         127.0.0.1:61613. Over TLS the usual ports are 8883, 8084, 5671 and 61614, and STOMP over WebSocket has \
+         15674. Port 0 lets the system choose.";
     listener anonymous: Flag, default "local" none "local", NewConnections;
         "Whether clients without user name, token or certificate are let in. `local` lets them in where only this \
          machine can connect (loopback addresses and Unix sockets); any other listener then needs authentication \
@@ -87,7 +96,8 @@ keys! {
         "Most connections at once on this listener, within `limits.connections_max`. When reached, new ones are \
          closed at accept.";
     listener packet_bytes_max: packet_bytes(), default "inherit" none "inherit", NewConnections;
-        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`.";
+        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`; for AMQP and STOMP the \
+         largest message, in place of `amqp.message_bytes_max` and `stomp.message_bytes_max`.";
     listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
         "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
          is no limit.";
@@ -102,7 +112,7 @@ keys! {
          peer is believed, so let only the proxy reach the port.";
     listener tcp_keep_alive: seconds(1, 32_767), default "60s" none "off", Restart;
         "Time without traffic after which the system asks a TCP peer whether it is still there. It finds vanished \
-         clients that have no MQTT keep-alive.";
+         clients that have no keep-alive and no heartbeat of their own.";
     listener backlog: Count { min: 1, max: 65_535 }, default "4096", Restart;
         "Connections that may wait in the system's accept queue. The system may cap it (net.core.somaxconn).";
     listener unix_mode: Mode, default "0660", Restart;
@@ -121,13 +131,13 @@ keys! {
         "Whether clients are asked for a certificate: not at all, verified if they bring one, or refused without.";
     listener tls.identity: Word(CertificateIdentity::WORDS), default "none", NewConnections;
         "Which part of the client's certificate names the user: the subject's common name, or the first subject \
-         alternative name. `none` leaves the user to the CONNECT packet; any other value makes the certificate the \
-         log-in, and no password is asked.";
+         alternative name. `none` leaves the user to what the client says; any other value makes the certificate \
+         the log-in, and no password is asked: AMQP clients may use SASL EXTERNAL.";
     listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
         "Oldest TLS version accepted.";
-    listener websocket.path: Text, default "/mqtt", NewConnections;
-        "HTTP path of the WebSocket upgrade. `/`, which many clients ask for, works too; requests for other paths \
-         get 404.";
+    listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
+        "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT and `/ws` for STOMP. `/`, which many \
+         clients ask for, works too; requests for other paths get 404.";
 
     broker admin.enabled: Flag, default "true", Restart;
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
@@ -194,8 +204,8 @@ keys! {
     broker limits.connect_rate: Rate, default "off" none "off", NewConnections;
         "Connections accepted per second on each listener. Those above it wait in the system's accept queue.";
     broker limits.connect_timeout: seconds(1, 3600), default "10s", NewConnections;
-        "Time from accept until PROXY header, TLS, WebSocket upgrade and the client's CONNECT must be complete. Then \
-         the connection is closed.";
+        "Time from accept until PROXY header, TLS, WebSocket upgrade and the client's CONNECT (AMQP: everything up to \
+         `connection.open`) must be complete. Then the connection is closed.";
     broker limits.handshakes_max: Count { min: 1, max: 1_000_000 }, default "1024", NewConnections;
         "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once, so that a storm of \
          reconnects cannot take memory or time from connected clients. When reached, new ones are closed at accept.";
@@ -203,7 +213,7 @@ keys! {
         "Longest client id in bytes; longer ones are refused with \"client identifier not valid\". MQTT allows \
          65,535, and promises clients only 23.";
     broker limits.packet_bytes_max: packet_bytes(), default "16MiB", NewConnections;
-        "Largest packet accepted, told to MQTT 5 clients as Maximum Packet Size. A connection that sends a larger \
+        "Largest MQTT packet accepted, told to MQTT 5 clients as Maximum Packet Size. A connection that sends a larger \
          one is closed.";
     broker limits.topic_levels_max: Count { min: 1, max: 65_536 }, default "128", Now;
         "Most levels (parts between slashes) in a topic or filter.";
@@ -245,6 +255,22 @@ keys! {
         "Longest time that publishers wait for a client whose output is piling up. If it has not drained by then it \
          counts as slow: nobody waits for it until it has caught up, and `queue.*` decide about its messages. 0s waits \
          for nobody.";
+
+    broker queues.count_max: Count { min: 1, max: 10_000_000 }, default "100000", Now;
+        "Most queues that AMQP and STOMP clients may have declared. Further ones are refused.";
+    broker queues.messages_max: Count { min: 1, max: 1_000_000_000_000 }, default "off" none "off", Now;
+        "Most messages that wait in one queue, for queues that were declared without `x-max-length`. Beyond it the \
+         queue's own overflow decides, which without a word about it drops the message that has waited longest.";
+    broker queues.bytes_max: Size { min: KIB, max: 64 * TIB }, default "1GiB" none "off", Now;
+        "Most bytes that wait in one queue, for queues that were declared without `x-max-length-bytes`.";
+    broker queues.exchanges_max: Count { min: 1, max: 10_000_000 }, default "10000", Now;
+        "Most exchanges that clients may have declared. Further ones are refused.";
+    broker queues.bindings_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
+        "Most bindings of all exchanges together. Further ones are refused.";
+    broker queues.unsettled_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
+        "Most messages that may be on the way to the consumers of one AMQP channel, or to one STOMP subscription, \
+         without an acknowledgement, whatever prefetch they ask for. Then nothing more is sent there until some are \
+         acknowledged.";
 
     broker session.expiry_max: expiry(0), default "unlimited" none "unlimited", NewConnections;
         "Longest session expiry that MQTT 5 clients are granted; a longer wish is shortened, and the client is \
@@ -339,6 +365,38 @@ keys! {
         "Address of another server. If set, new clients are not served here: MQTT 5 clients are sent there with \
          \"use another server\", MQTT 3 clients refused with \"server unavailable\".";
 
+    broker amqp.heartbeat: keep_alive(), default "60s", NewConnections;
+        "Heartbeat interval proposed to AMQP clients, who may choose another. A peer that says nothing for twice the \
+         interval agreed on is disconnected. 0s proposes none.";
+    broker amqp.frame_bytes_max: Size { min: 4 * KIB, max: 16 * MIB }, default "128KiB", NewConnections;
+        "Largest frame proposed to AMQP clients. Larger messages come in several frames.";
+    broker amqp.channels_max: Count { min: 1, max: 65_535 }, default "2047", NewConnections;
+        "Most channels of one AMQP connection.";
+    broker amqp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
+        "Largest AMQP message accepted. A channel on which a larger one comes is closed.";
+
+    broker stomp.dialect: Word(StompDialect::WORDS), default "rabbitmq", NewConnections;
+        "How STOMP clients write destinations. `rabbitmq`: /queue/name, /topic/a.b with * and #, /exchange/name/key, \
+         /amq/queue/name. `activemq`: /queue/name, /topic/a.b with * and >. `slash`: /queue/name, and for topics \
+         levels between slashes as in MQTT, with + and #.";
+    broker stomp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
+        default "10s", NewConnections;
+        "How often we are ready to give STOMP clients a sign of life, and how often we want one from them. It counts \
+         only for clients that offer or want some themselves. 0s is never.";
+    broker stomp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
+        "Largest body of a STOMP frame. A client that sends a larger one is told and disconnected.";
+    broker stomp.headers_max: Count { min: 10, max: 65_536 }, default "256", NewConnections;
+        "Most headers of one STOMP frame.";
+    broker stomp.header_bytes_max: Size { min: KIB, max: 16 * MIB }, default "64KiB", NewConnections;
+        "Most bytes of command and headers of one STOMP frame together.";
+    broker stomp.prefetch: Count { min: 0, max: 4_294_967_295 }, default "0", NewConnections;
+        "Most unacknowledged messages of a STOMP subscription that does not say itself with `prefetch-count`. 0 leaves \
+         it to `queues.unsettled_max`.";
+    broker stomp.subscriptions_max: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
+        "Most subscriptions of one STOMP connection.";
+    broker stomp.transactions_max: Count { min: 1, max: 65_536 }, default "64", NewConnections;
+        "Most open transactions of one STOMP connection.";
+
     broker groups.strategy: Word(GroupStrategy::WORDS), default "round-robin", Now;
         "How a shared subscription chooses the member that gets the next message: in turn, by chance, the same \
          until it fails, the one with fewest unacknowledged messages, or by publisher or topic so that order is \
@@ -356,22 +414,35 @@ keys! {
         "Time between two rounds of statistics under $SYS.";
 }
 
-/// What the two listeners that exist without being mentioned have instead of the defaults above.
+/// What the listeners that exist without being mentioned have instead of the defaults above.
 pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
     ("listeners.mqtt.bind", "127.0.0.1:1883"),
     ("listeners.websocket.bind", "127.0.0.1:8083"),
     ("listeners.websocket.transport", "ws"),
+    ("listeners.amqp.bind", "127.0.0.1:5672"),
+    ("listeners.amqp.kind", "amqp"),
+    ("listeners.stomp.bind", "127.0.0.1:61613"),
+    ("listeners.stomp.kind", "stomp"),
 ];
 
 /// The listeners that exist without being mentioned.
 pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
+
+/// Those that do so only where no other listener is mentioned: somebody who has said where MQTT is spoken may have
+/// another broker on these ports, or a reason to have no more doors than he named.
+pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 2] = ["amqp", "stomp"];
 
 /// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
 const fn packet_bytes() -> Kind {
     Size { min: 64, max: 268_435_460 }
 }
 
-/// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10]).
+/// What one message may take: a body is gathered before it is passed on.
+const fn message_bytes() -> Kind {
+    Size { min: KIB, max: 512 * MIB }
+}
+
+/// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10], AMQP 0-9-1 `connection.tune`).
 const fn keep_alive() -> Kind {
     Duration { min: Span::ZERO, max: Span::from_secs(65_535), step: Span::from_secs(1) }
 }

@@ -10,17 +10,19 @@ use super::*;
 const FILE: &str = "thalweg.toml";
 
 #[test]
-fn with_no_configuration_two_listeners_and_the_admin_interface_are_on_loopback() {
+fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback() {
     let config = Config::default();
     let opened: Vec<_> = config
         .enabled_listeners()
-        .map(|(name, listener)| (name, listener.transport, listener.bind.to_string(), listener.admits_anonymous()))
+        .map(|(name, at)| (name, at.kind, at.transport, at.bind.to_string(), at.admits_anonymous()))
         .collect();
     assert_eq!(
         opened,
         [
-            ("mqtt", Transport::Tcp, "127.0.0.1:1883".into(), true),
-            ("websocket", Transport::Ws, "127.0.0.1:8083".into(), true)
+            ("amqp", ListenerKind::Amqp, Transport::Tcp, "127.0.0.1:5672".into(), true),
+            ("mqtt", ListenerKind::Mqtt, Transport::Tcp, "127.0.0.1:1883".into(), true),
+            ("stomp", ListenerKind::Stomp, Transport::Tcp, "127.0.0.1:61613".into(), true),
+            ("websocket", ListenerKind::Mqtt, Transport::Ws, "127.0.0.1:8083".into(), true)
         ]
     );
     assert_eq!(config.admin.bind.to_string(), "127.0.0.1:7883");
@@ -29,6 +31,61 @@ fn with_no_configuration_two_listeners_and_the_admin_interface_are_on_loopback()
     assert_eq!(config.session.expiry_max, Span::FOREVER);
     assert_eq!(config.session.v3_expiry, Span::from_secs(7 * 86_400));
     assert_eq!((config.shard_count(1), config.shard_count(2), config.shard_count(1000)), (1, 1, 64));
+}
+
+/// Else a broker that has served MQTT beside RabbitMQ would not start any more, or would open doors that nobody asked for.
+#[test]
+fn queues_have_ports_unasked_only_where_no_other_listener_is_mentioned() {
+    let opened = |sets: &[&str]| -> Vec<String> {
+        let (config, _) = load("", &[], sets).unwrap_or_else(|errors| panic!("{errors:?}"));
+        config
+            .enabled_listeners()
+            .map(|(name, listener)| format!("{name} {} {}", listener.kind, listener.bind))
+            .collect()
+    };
+    let (amqp, stomp) = ("amqp amqp 127.0.0.1:5672", "stomp stomp 127.0.0.1:61613");
+    let (mqtt, websocket) = ("mqtt mqtt 127.0.0.1:1883", "websocket mqtt 127.0.0.1:8083");
+    let all = [amqp, mqtt, stomp, websocket];
+    assert_eq!(opened(&["shards=2"]), all);
+    assert_eq!(opened(&["listeners.amqp.enabled=false"]), [mqtt, stomp, websocket]);
+    assert_eq!(opened(&["listeners.amqp.backlog=9", "listeners.stomp.backlog=9"]), all);
+    assert_eq!(opened(&["listeners.mqtt.backlog=9"]), [mqtt, websocket]);
+    assert_eq!(opened(&["listeners.websocket.enabled=false"]), [mqtt]);
+    assert_eq!(opened(&["listeners.own.bind=127.0.0.1:9"]), [mqtt, "own mqtt 127.0.0.1:9", websocket]);
+    assert_eq!(opened(&["listeners.mqtt.backlog=9", "listeners.stomp.enabled=true"]), [mqtt, stomp, websocket]);
+}
+
+#[test]
+fn what_is_the_largest_depends_on_the_protocol_unless_the_listener_says_it() {
+    let sets = ["listeners.amqp.enabled=true", "amqp.message_bytes_max=2MiB", "listeners.stomp.packet_bytes_max=5000"];
+    let (config, _) = load("", &[], &sets).expect("valid");
+    let largest = |name: &str| config.packet_bytes_max(&config.listeners[name]);
+    assert_eq!([largest("mqtt"), largest("amqp"), largest("stomp")], [16 << 20, 2 << 20, 5000]);
+    let sets = ["listeners.stomp.transport=ws", "listeners.own.bind=127.0.0.1:9", "listeners.own.websocket.path=/x"];
+    let (config, _) = load("", &[], &sets).expect("valid");
+    let paths = ["mqtt", "stomp", "own"].map(|name| config.listeners[name].websocket_path().to_owned());
+    assert_eq!(paths, ["/mqtt", "/ws", "/x"]);
+}
+
+#[test]
+fn tenants_have_names_that_fit_into_addresses() {
+    let (config, _) = load("tenants = [\"plant\", \"my office\"]", &[], &[]).expect("valid");
+    assert_eq!(config.tenants, ["my office", "plant"]);
+    for (list, wanted) in [
+        ("[\"/\"]", "names \"/\", which is the default tenant and always there. Leave it out of the list."),
+        ("[\"a\", \"a\"]", "names \"a\" twice. Keep one of the two."),
+        (
+            "[\"a/b\"]",
+            "names \"a/b\", which cannot be a tenant's name. Use at most 128 bytes, without / + # $ @ and control characters.",
+        ),
+        (
+            "[\"\"]",
+            "names \"\", which cannot be a tenant's name. Use at most 128 bytes, without / + # $ @ and control characters.",
+        ),
+    ] {
+        let text = format!("tenants = {list}");
+        assert_eq!(sentences(load(&text, &[], &[])), [format!("thalweg.toml:1: tenants {wanted}")]);
+    }
 }
 
 #[test]
@@ -306,6 +363,10 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
         (
             "[listeners.mqtt.tls]\ncertificate = \"c\"".to_owned(),
             "thalweg.toml:2: listeners.mqtt.tls.certificate is set, but listeners.mqtt.transport is tcp, which is not encrypted. Set listeners.mqtt.transport to tls or wss, or remove the tls keys.",
+        ),
+        (
+            "[listeners.amqp]\ntransport = \"ws\"".to_owned(),
+            "thalweg.toml:2: listeners.amqp.kind is amqp, which cannot be spoken over listeners.amqp.transport = ws. Set listeners.amqp.transport to tcp, tls or unix.",
         ),
         (
             "[listeners.websocket]\nwebsocket.path = \"mqtt\"".to_owned(),
@@ -650,7 +711,7 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
         Kind::Policies => vec![Value::Policies(vec![(Filter::new("a/#").expect("legal"), Fsync::Never)])],
-        Kind::Prefixes { .. } => vec![Value::Prefixes(vec!["a/b".into()])],
+        Kind::Prefixes { .. } | Kind::Tenants { .. } => vec![Value::Names(vec!["a".into()])],
     };
     candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())
 }

@@ -78,6 +78,22 @@ words! {
     ListenerKind {
         /// MQTT 3.1, 3.1.1 and 5.0, told apart by the CONNECT packet.
         Mqtt = "mqtt",
+        /// AMQP 0-9-1.
+        Amqp = "amqp",
+        /// STOMP 1.0, 1.1 and 1.2, told apart by the CONNECT frame.
+        Stomp = "stomp",
+    }
+}
+
+words! {
+    /// How STOMP destinations are written.
+    StompDialect {
+        /// As RabbitMQ's users write them.
+        RabbitMq = "rabbitmq",
+        /// As ActiveMQ's users write them.
+        ActiveMq = "activemq",
+        /// Levels between slashes, as MQTT's users write them.
+        Slash = "slash",
     }
 }
 

@@ -38,10 +38,16 @@ pub(crate) struct Connection {
     pub(crate) slow: bool,
     /// A timer for silence runs.
     pub(crate) silence_watched: bool,
+    /// Who is connected has been asked whether it wants signs of life; a timer runs if it does.
+    pub(crate) idle_watched: bool,
+    /// Whatever comes is a sign of life, not only what is whole.
+    pub(crate) hears_parts: bool,
     /// Its output buffer is large; it is given back when it is not used for a while.
     pub(crate) fat: bool,
     /// When a whole packet last came.
     pub(crate) heard_at: Time,
+    /// When bytes were last sent.
+    pub(crate) sent_at: Time,
     pub(crate) since: Time,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,

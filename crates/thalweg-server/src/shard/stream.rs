@@ -209,15 +209,12 @@ impl Shard {
     fn after_drive(&mut self, id: LinkId, used: usize) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if used > 0 {
+        if used > 0 || connection.hears_parts {
             connection.heard_at = now;
         }
         let serial = connection.serial;
-        if !connection.silence_watched
-            && let Some(max) = self.links.silence_max(id)
-        {
-            connection.silence_watched = true;
-            self.wheel.set(now + max, id, serial, Deadline::Silence);
+        if !connection.silence_watched || !connection.idle_watched {
+            self.watch_life(id);
         }
         let Some(link) = self.links.get(id) else { return };
         if let Some(until) = link.pause_until {
@@ -229,6 +226,42 @@ impl Shard {
             }
             self.start_closing(id);
         }
+    }
+
+    /// Starts the timers that notice a peer that is gone, and that keep the peer from believing so of us.
+    pub(super) fn watch_life(&mut self, id: LinkId) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let serial = connection.serial;
+        if !connection.silence_watched
+            && let Some(max) = self.links.silence_max(id)
+        {
+            connection.silence_watched = true;
+            self.wheel.set(now + max, id, serial, Deadline::Silence);
+        }
+        if !connection.idle_watched && self.links.get(id).is_some_and(|link| link.is_connected()) {
+            connection.idle_watched = true;
+            if let Some(max) = self.links.idle_write(id) {
+                self.wheel.set(now + max, id, serial, Deadline::Idle);
+            }
+        }
+    }
+
+    /// Lets a front send a sign of life if nothing else has been sent for a while. What is still in the output will be
+    /// one when the socket takes it.
+    pub(super) fn on_idle(&mut self, id: LinkId) {
+        let now = self.now;
+        let Some(max) = self.links.idle_write(id) else { return };
+        let is_waiting = self.waiting(id) > 0;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let (serial, sent_at) = (connection.serial, connection.sent_at);
+        if sent_at + max > now {
+            return self.wheel.set(sent_at + max, id, serial, Deadline::Idle);
+        }
+        if !is_waiting {
+            self.links.on_idle(id, now);
+        }
+        self.wheel.set(now + max, id, serial, Deadline::Idle);
     }
 
     /// Pauses a publisher whose receivers cannot keep up, for as long as they drain fast enough; see
@@ -352,6 +385,9 @@ impl Shard {
                 let mut sent = 0;
                 let result = send(&mut connection.socket, link.sendable(), &mut sent, &mut self.counts.writes);
                 connection.bytes_out += sent as u64;
+                if sent > 0 {
+                    connection.sent_at = self.now;
+                }
                 link.advance(sent);
                 result
             }
@@ -374,7 +410,10 @@ impl Shard {
                 let sent_before = connection.wire_sent;
                 let writes = &mut self.counts.writes;
                 let result = send(&mut connection.socket, &connection.wire, &mut connection.wire_sent, writes);
-                connection.bytes_out += (connection.wire_sent - sent_before) as u64;
+                if connection.wire_sent > sent_before {
+                    connection.bytes_out += (connection.wire_sent - sent_before) as u64;
+                    connection.sent_at = self.now;
+                }
                 if connection.wire_sent == connection.wire.len() {
                     connection.wire.clear();
                     connection.wire_sent = 0;

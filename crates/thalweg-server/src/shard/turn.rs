@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
-use thalweg_fronts::{Front, Links, LoginAnswer};
-use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, ShardId};
+use thalweg_fronts::{Links, LoginAnswer};
+use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, Pressure, ShardId};
 use thalweg_model::{Span, Time};
 
 /// The mailbox's token; connections have their link's number.
@@ -82,6 +82,8 @@ pub(crate) struct Shard {
     /// Another shard does not keep up with what this one has just sent it.
     pub(super) mail_full: bool,
     pub(super) commits: Commits,
+    pressure: Pressure,
+    journal_full: bool,
     /// What an earlier run left is being taken up: what is due waits until all shards know each other's routes.
     restoring: bool,
     slim_at: Time,
@@ -138,6 +140,8 @@ impl Shard {
             mail_full: false,
             restoring: commits.has_journal(),
             commits,
+            pressure: Pressure::None,
+            journal_full: false,
             slim_at: Time::ZERO,
             buffer: vec![0; READ_BYTES],
             now: clock::now(),
@@ -273,7 +277,11 @@ impl Shard {
                 self.kernel.on_fetched(session, question, messages, self.now, &mut self.links);
             }
             ToShard::Restored => self.restoring = false,
-            ToShard::JournalFull(full) => self.kernel.set_journal_full(full),
+            ToShard::JournalFull(full) => {
+                self.kernel.set_journal_full(full);
+                self.journal_full = full;
+                self.tell_blocked();
+            }
             ToShard::Ask(ask) => {
                 let mut inside = Inside {
                     shard: self.id.0,
@@ -288,7 +296,11 @@ impl Shard {
                 // Before the next mail, so that whoever asks again finds it done.
                 self.carry_out();
             }
-            ToShard::Pressure(pressure) => self.kernel.set_pressure(pressure),
+            ToShard::Pressure(pressure) => {
+                self.kernel.set_pressure(pressure);
+                self.pressure = pressure;
+                self.tell_blocked();
+            }
             ToShard::Settings(settings) => {
                 self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
@@ -297,6 +309,18 @@ impl Shard {
                 self.settings = *settings;
             }
             ToShard::Stop => self.stopping = true,
+        }
+    }
+
+    /// Tells publishers whose protocol has words for it why what they send cannot be kept, or that it can again.
+    fn tell_blocked(&mut self) {
+        let why = match (self.journal_full, self.pressure) {
+            (true, _) => Some("low on disk"),
+            (false, Pressure::None) => None,
+            (false, _) => Some("low on memory"),
+        };
+        if self.links.blocked() != why {
+            self.links.on_blocked(why);
         }
     }
 
@@ -316,12 +340,17 @@ impl Shard {
             self.wheel.set(ends, link, serial, Deadline::LoginEnds);
         }
         self.links.on_login(link, answer, self.now, &mut self.kernel);
+        self.watch_life(link);
     }
 
     fn on_arrival(&mut self, arrival: Arrival) {
         let Arrival { mut socket, transport, input, output, peer, accepted_at, slot } = arrival;
         let certified = peer.certificate_name.is_some();
-        let front = Front::Mqtt(Box::new(self.settings.front(&peer.listener.name, certified, crate::random::u64())));
+        let Some((front, hears_parts)) = self.settings.front(&peer.listener.name, certified, crate::random::u64())
+        else {
+            tracing::debug!(listener = %peer.listener.name, "closed: the listener is gone");
+            return;
+        };
         let id = self.links.open(front);
         let token = Token(id.0 as usize);
         if let Err(error) = self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE) {
@@ -352,8 +381,11 @@ impl Shard {
                 stalled_since: None,
                 slow: false,
                 silence_watched: false,
+                idle_watched: false,
+                hears_parts,
                 fat: false,
                 heard_at: since,
+                sent_at: since,
                 since,
                 bytes_in: 0,
                 bytes_out: 0,
@@ -411,19 +443,23 @@ impl Shard {
                 Deadline::Connect => {
                     let connected = self.links.get(id).is_some_and(|link| link.is_connected());
                     if !connected {
-                        tracing::debug!(link = id.0, "closed: no CONNECT in time; the peer is at fault");
+                        tracing::debug!(link = id.0, "closed: not connected in time; the peer is at fault");
                         self.close(id);
                     }
                 }
                 Deadline::Silence => match self.links.silence_max(id) {
                     Some(max) if heard_at + max <= now => {
-                        tracing::debug!(link = id.0, "closed: nothing heard for one and a half keep-alives");
+                        tracing::debug!(
+                            link = id.0,
+                            "closed: nothing heard for too long; the peer is gone, or at fault"
+                        );
                         self.links.on_silence(id);
                         self.start_closing(id);
                     }
                     Some(max) => self.wheel.set(heard_at + max, id, serial, Deadline::Silence),
                     None => {}
                 },
+                Deadline::Idle => self.on_idle(id),
                 Deadline::Resume => {
                     if let Some(link) = self.links.get_mut(id) {
                         link.pause_until = None;

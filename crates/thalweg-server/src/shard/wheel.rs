@@ -11,6 +11,8 @@ pub(super) enum Deadline {
     Connect,
     /// Something must have been heard.
     Silence,
+    /// Something must have been said.
+    Idle,
     /// The peer's rate allows reading again.
     Resume,
     /// The peer's proof of who it is ends.

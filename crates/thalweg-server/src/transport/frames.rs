@@ -12,7 +12,7 @@
 //!
 //! A library that assembles messages would copy each byte twice more, keep a buffer for every idle connection, and
 //! reserve what a frame's header promises before a single byte of it came; MQTT, which has its own lengths, needs none
-//! of it [MQTT-6.0.0-2].
+//! of it [MQTT-6.0.0-2], and STOMP frames have an end of their own.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -30,6 +30,10 @@ pub(super) struct FrameReader {
     end: End,
     frame_bytes_max: u64,
     message_bytes_max: u64,
+    /// Text is as good as binary.
+    allows_text: bool,
+    /// The other end's last message was text.
+    hears_text: bool,
     /// The header of the next frame, as far as it came.
     head: [u8; HEAD_BYTES_MAX],
     head_bytes: usize,
@@ -69,6 +73,8 @@ impl FrameReader {
             end,
             frame_bytes_max: frame_bytes_max as u64,
             message_bytes_max: message_bytes_max as u64,
+            allows_text: false,
+            hears_text: false,
             head: [0; HEAD_BYTES_MAX],
             head_bytes: 0,
             frame: None,
@@ -78,7 +84,17 @@ impl FrameReader {
         }
     }
 
-    /// Reads frames and appends the payload of binary ones to `plain`. Stops at a close frame.
+    /// The same, for a protocol that may come as text, too.
+    pub(super) fn with_text(self, allows_text: bool) -> FrameReader {
+        FrameReader { allows_text, ..self }
+    }
+
+    /// Whether the other end speaks text.
+    pub(super) fn hears_text(&self) -> bool {
+        self.hears_text
+    }
+
+    /// Reads frames and appends the payload of those that carry data to `plain`. Stops at a close frame.
     pub(super) fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<Option<Goodbye>, FrameFault> {
         loop {
             let Some(frame) = &mut self.frame else {
@@ -177,10 +193,10 @@ impl FrameReader {
             (CONTINUATION, None) => broken("a continuation of nothing"),
             (BINARY | TEXT, Some(_)) => broken("a new message before the last one was complete"),
             // RFC 6455 §7.4.1, [MQTT-6.0.0-1].
-            (TEXT, None) => {
+            (TEXT, None) if !self.allows_text => {
                 Err(FrameFault { code: CloseCode::Unsupported, words: "MQTT is carried in binary frames, not in text" })
             }
-            (BINARY | CONTINUATION, before) => {
+            (BINARY | TEXT | CONTINUATION, before) => {
                 let message_bytes = before.unwrap_or(0).saturating_add(frame.bytes_left);
                 if frame.bytes_left > self.frame_bytes_max {
                     return Err(FrameFault { code: CloseCode::Size, words: "a frame beyond the limit" });
@@ -189,6 +205,9 @@ impl FrameReader {
                     return Err(FrameFault { code: CloseCode::Size, words: "a message beyond the limit" });
                 }
                 self.message_bytes = Some(message_bytes);
+                if frame.opcode != CONTINUATION {
+                    self.hears_text = frame.opcode == TEXT;
+                }
                 Ok(())
             }
             _ => broken("an opcode that is not defined"),
@@ -272,7 +291,7 @@ fn masking_key() -> [u8; 4] {
 pub(super) const BINARY: u8 = 0x2;
 pub(super) const CLOSE: u8 = 0x8;
 const CONTINUATION: u8 = 0x0;
-const TEXT: u8 = 0x1;
+pub(super) const TEXT: u8 = 0x1;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xA;
 /// The bit that tells control frames from data.

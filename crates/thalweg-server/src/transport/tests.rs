@@ -445,6 +445,58 @@ mod websocket_layer {
         }
     }
 
+    /// Libraries for browsers send STOMP as text, because it mostly is.
+    #[test]
+    fn who_may_speak_text_is_answered_in_text_where_it_is_text() {
+        let settings = WebSocketSettings { allows_text: true, ..Default::default() };
+        let wire = [frame(0x01, b"SE"), frame(0x89, b""), frame(0x80, b"ND\0")].concat();
+        let (mut server, _, plain, outcome) = hears_with(&Arc::new(settings), &wire);
+        outcome.unwrap();
+        assert_eq!(plain, b"SEND\0");
+        let mut says = |plain: &[u8]| {
+            let mut wire = Vec::new();
+            server.encode(plain, &mut wire).unwrap();
+            wire
+        };
+        assert_eq!(says("é\n".as_bytes()), b"\x81\x03\xc3\xa9\n");
+        assert_eq!(says(b"\xff"), b"\x82\x01\xff", "a text frame that is not UTF-8 would end the connection");
+        server.handle_input(&frame(0x82, b"\n"), &mut Vec::new()).unwrap();
+        let mut wire = Vec::new();
+        server.encode(b"a", &mut wire).unwrap();
+        assert_eq!(wire, b"\x82\x01a", "the peer speaks binary now");
+    }
+
+    #[test]
+    fn a_peer_may_leave_out_the_sub_protocol_where_it_is_optional_but_not_ask_for_another() {
+        let settings = WebSocketSettings {
+            protocol: "STOMP",
+            sub_protocols: vec!["v12.stomp".into(), "v11.stomp".into()],
+            sub_protocol_optional: true,
+            ..Default::default()
+        };
+        let asks = |offered: &str| {
+            let layer = WebSocketLayer::server(&Arc::new(settings.clone()));
+            let Transport::Filtered(mut server) = Filtered::stack(None, Some(layer)) else { panic!("a filter") };
+            let lines = REQUEST.lines().filter(|line| !line.starts_with("Sec-WebSocket-Protocol") && !line.is_empty());
+            let request: String =
+                lines.chain([offered]).filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
+            let outcome = server.handle_input(format!("{request}\r\n").as_bytes(), &mut Vec::new());
+            let mut said = Vec::new();
+            server.take_output(&mut said);
+            (outcome, String::from_utf8(said).unwrap(), server.sub_protocol().map(str::to_owned))
+        };
+        let (outcome, said, agreed) = asks("");
+        outcome.unwrap();
+        assert!(said.starts_with("HTTP/1.1 101 ") && !said.contains("Sec-WebSocket-Protocol"), "{said}");
+        assert_eq!(agreed, None);
+        let (outcome, said, agreed) = asks("Sec-WebSocket-Protocol: v11.stomp, v12.stomp");
+        outcome.unwrap();
+        assert!(said.to_lowercase().contains("sec-websocket-protocol: v12.stomp\r\n"), "{said}");
+        assert_eq!(agreed.as_deref(), Some("v12.stomp"));
+        let (outcome, said, _) = asks("Sec-WebSocket-Protocol: mqtt");
+        assert!(outcome.is_err() && said.contains("`v12.stomp` or `v11.stomp`"), "{said}");
+    }
+
     #[test]
     fn a_close_frame_is_echoed_and_then_the_connection_is_closed() {
         let wire = [frame(0x82, b"last"), frame(0x88, &1000_u16.to_be_bytes()), frame(0x82, b"late")].concat();

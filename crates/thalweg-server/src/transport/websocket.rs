@@ -1,5 +1,5 @@
 //! The WebSocket layer (RFC 6455): the upgrade, then frames. MQTT packets may span frames and a frame may hold several
-//! packets [MQTT-6.0.0-2]; only the bytes inside binary frames matter.
+//! packets [MQTT-6.0.0-2]; only the bytes inside binary frames matter. STOMP comes in text frames as well.
 
 use std::sync::Arc;
 
@@ -10,15 +10,21 @@ use tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::TransportFault;
-use super::frames::{BINARY, CLOSE, End, FrameReader, write_close, write_frame};
+use super::frames::{BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame};
 
 /// What a WebSocket listener asks of its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSocketSettings {
     /// Paths that may be upgraded, for instance `/mqtt`; empty means every path.
     pub paths: Vec<String>,
+    /// What is spoken inside, for words to those who speak something else.
+    pub protocol: &'static str,
     /// Sub-protocols that may be agreed, the best first.
     pub sub_protocols: Vec<String>,
+    /// Whether who offers no sub-protocol at all may come in.
+    pub sub_protocol_optional: bool,
+    /// Whether text frames are as good as binary ones. Who sends text is answered in text, where it is text.
+    pub allows_text: bool,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
     pub request_bytes_max: usize,
     /// Largest payload of one frame, in bytes; beyond it the connection closes with 1009.
@@ -31,8 +37,11 @@ impl Default for WebSocketSettings {
     fn default() -> Self {
         WebSocketSettings {
             paths: vec!["/mqtt".into(), "/".into()],
+            protocol: "MQTT",
             // [MQTT-6.0.0-3] for 3.1.1 and 5.0; `mqttv3.1` is what clients of MQTT 3.1 say.
             sub_protocols: vec!["mqtt".into(), "mqttv3.1".into()],
+            sub_protocol_optional: false,
+            allows_text: false,
             request_bytes_max: 8 * 1024,
             frame_bytes_max: 16 * 1024 * 1024,
             message_bytes_max: 16 * 1024 * 1024,
@@ -115,12 +124,17 @@ impl WebSocketLayer {
         }
     }
 
-    /// See [`Filtered::encode`](super::Filtered::encode); each call becomes one binary frame [MQTT-6.0.0-1].
+    /// See [`Filtered::encode`](super::Filtered::encode); each call becomes one frame, a binary one [MQTT-6.0.0-1] unless
+    /// the peer speaks text.
     pub fn encode(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
         self.take_output(wire);
         match &self.state {
             _ if plain.is_empty() => {}
-            State::Open(_) if !self.said_close => write_frame(self.end, BINARY, plain, wire),
+            State::Open(frames) if !self.said_close => {
+                // A text frame that is not UTF-8 would end the connection (RFC 6455 §8.1).
+                let as_text = frames.hears_text() && std::str::from_utf8(plain).is_ok();
+                write_frame(self.end, if as_text { TEXT } else { BINARY }, plain, wire);
+            }
             State::Open(_) | State::Over => {
                 return Err(TransportFault::WebSocket("the connection is closed".into()));
             }
@@ -150,7 +164,7 @@ impl WebSocketLayer {
         matches!(self.state, State::ExpectRequest { .. } | State::ExpectResponse { .. })
     }
 
-    /// The agreed sub-protocol, once the upgrade is complete.
+    /// The agreed sub-protocol, once the upgrade is complete; none, too, if the peer offered none.
     pub fn sub_protocol(&self) -> Option<&str> {
         self.sub_protocol.as_deref()
     }
@@ -176,7 +190,8 @@ impl WebSocketLayer {
             Ok(None) => Ok(()),
             Ok(Some(agreed)) => {
                 let settings = &self.settings;
-                let frames = FrameReader::new(self.end, settings.frame_bytes_max, settings.message_bytes_max);
+                let frames = FrameReader::new(self.end, settings.frame_bytes_max, settings.message_bytes_max)
+                    .with_text(settings.allows_text);
                 let tail = match std::mem::replace(&mut self.state, State::Open(frames)) {
                     State::ExpectRequest { mut received, .. } | State::ExpectResponse { mut received, .. } => {
                         received.split_off(agreed.consumed.min(received.len()))
@@ -184,7 +199,7 @@ impl WebSocketLayer {
                     State::Open(_) | State::Over => Vec::new(),
                 };
                 self.output.extend_from_slice(&agreed.answer);
-                self.sub_protocol = Some(agreed.sub_protocol);
+                self.sub_protocol = Some(agreed.sub_protocol).filter(|agreed| !agreed.is_empty());
                 let waiting = std::mem::take(&mut self.waiting);
                 if !waiting.is_empty() {
                     write_frame(self.end, BINARY, &waiting, &mut self.output);
@@ -229,6 +244,7 @@ pub(super) struct Agreed {
     pub(super) consumed: usize,
     /// The response, on the server's side.
     pub(super) answer: Vec<u8>,
+    /// Empty if none was offered.
     pub(super) sub_protocol: Box<str>,
 }
 
@@ -253,9 +269,12 @@ fn judge_request(settings: &WebSocketSettings, received: &[u8]) -> Result<Option
     };
     let wants_upgrade = request.headers().get("Upgrade").is_some();
     if !wants_upgrade {
-        let words = "this port speaks MQTT over WebSocket: connect with an MQTT client that uses WebSocket \
-                     (sub-protocol `mqtt`), not with a browser's address bar";
-        return Err(refuse(426, "Upgrade Required", words));
+        let (protocol, name) = (settings.protocol, settings.sub_protocols.first().map_or("", String::as_str));
+        let words = format!(
+            "this port speaks {protocol} over WebSocket: connect with a client of {protocol} that uses WebSocket \
+             (sub-protocol `{name}`), not with a browser's address bar"
+        );
+        return Err(refuse(426, "Upgrade Required", &words));
     }
     let path = request.uri().path();
     if !settings.paths.is_empty() && !settings.paths.iter().any(|known| known == path) {
@@ -266,6 +285,12 @@ fn judge_request(settings: &WebSocketSettings, received: &[u8]) -> Result<Option
         .map_err(|error| refuse(400, "Bad Request", &format!("not a valid WebSocket upgrade: {error}")))?;
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
     let offered: Vec<&str> = offered.flat_map(|list| list.split(',')).map(str::trim).collect();
+    if offered.is_empty() && settings.sub_protocol_optional {
+        let mut answer = Vec::new();
+        write_response(&mut answer, &response)
+            .map_err(|error| refuse(400, "Bad Request", &format!("no answer is possible: {error}")))?;
+        return Ok(Some(Agreed { consumed, answer, sub_protocol: "".into() }));
+    }
     // In our order, not the client's: `mqtt` whenever it is offered. [MQTT-6.0.0-4]
     let chosen = settings.sub_protocols.iter().find(|known| offered.contains(&known.as_str()));
     let Some((chosen, header)) = chosen.and_then(|name| Some((name, HeaderValue::from_str(name).ok()?))) else {
