@@ -4,6 +4,7 @@
 //! from outside only. Start reading at [`Step`]: the list there is what `test` does, in order.
 #![forbid(unsafe_code)]
 
+mod amqp_methods;
 mod crash;
 mod docs;
 mod fuzz;
@@ -35,6 +36,7 @@ cargo xtask WORD
   bench-instructions [--bless] [FILTER]
                            instructions per operation against bench-results/instructions.toml
 
+  amqp-methods [--check]   writes (compares) the methods of AMQP from their description
   fuzz [--seconds N] [TARGET]
                            each fuzz target for N seconds (60)
   sim [--seed N]           the simulation, with one seed or the usual ones
@@ -60,6 +62,7 @@ enum Step {
     Fuzz,
     Sim,
     Crash,
+    AmqpMethods,
 }
 
 impl Step {
@@ -77,7 +80,7 @@ impl Step {
     ];
 
     fn of(word: &str) -> Option<Self> {
-        let more = [Self::Fuzz, Self::Sim, Self::Crash];
+        let more = [Self::Fuzz, Self::Sim, Self::Crash, Self::AmqpMethods];
         Self::TEST.into_iter().chain(more).find(|step| step.word() == word)
     }
 
@@ -95,6 +98,7 @@ impl Step {
             Self::Fuzz => "fuzz",
             Self::Sim => "sim",
             Self::Crash => "crash",
+            Self::AmqpMethods => "amqp-methods",
         }
     }
 
@@ -117,6 +121,7 @@ impl Step {
             },
             Self::Interop => interop(options),
             Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
+            Self::AmqpMethods => amqp_methods::run(options.check),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
             Self::Crash => {
                 let harm = if options.power { crash::Harm::Power } else { crash::Harm::Kill };
@@ -144,6 +149,7 @@ fn interop(options: &Options) -> Outcome {
 #[derive(Debug)]
 struct Options {
     bless: bool,
+    check: bool,
     release: bool,
     power: bool,
     seconds: u32,
@@ -154,13 +160,22 @@ struct Options {
 
 impl Options {
     fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options =
-            Self { bless: false, release: false, power: false, seconds: 60, minutes: 3.0, seed: None, filter: None };
+        let mut options = Self {
+            bless: false,
+            check: false,
+            release: false,
+            power: false,
+            seconds: 60,
+            minutes: 3.0,
+            seed: None,
+            filter: None,
+        };
         let mut words = words;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 "--bless" => options.bless = true,
+                "--check" => options.check = true,
                 "--release" => options.release = true,
                 "--power" => options.power = true,
                 "--minutes" => options.minutes = value()?.parse().map_err(|error| format!("--minutes: {error}"))?,

@@ -1,0 +1,122 @@
+//! Content headers (§4.2.6.1), and content as frames (§4.2.6).
+//!
+//! ```text
+//!  class 60 | weight 0 | body size | property flags | properties
+//!     2          2           8            2          bytes
+//! ```
+
+use std::fmt;
+
+use super::frame::{BODY, HEADER, OVERHEAD, put_frame, put_whole};
+use super::{BasicProperties, Malformed, put_long_long};
+
+/// Id of class `basic`, the only one with content.
+const BASIC: [u8; 2] = [0, 60];
+
+/// The properties of a message that is sent.
+#[derive(Clone, Copy, Debug)]
+pub enum ContentHeader<'a> {
+    /// A content header as it was received (`Event::Publish::header`). Its body size is written anew.
+    Raw(&'a [u8]),
+    /// Properties to encode.
+    Properties(&'a BasicProperties<'a>),
+}
+
+/// A content header does not fit into a frame of the peer; nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// What it would have taken, in bytes of a frame.
+    pub frame_bytes: usize,
+    /// What the peer takes.
+    pub frame_bytes_max: u32,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TooLarge { frame_bytes, frame_bytes_max } = self;
+        write!(f, "a content header of {frame_bytes} bytes exceeds the frames of {frame_bytes_max} that the peer takes")
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// The fixed part of a content header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderStart<'b> {
+    pub(crate) class: u16,
+    pub(crate) weight: u16,
+    pub(crate) body_size: u64,
+    /// Property flags and properties.
+    properties: &'b [u8],
+}
+
+impl<'b> HeaderStart<'b> {
+    /// Splits the payload of a header frame.
+    #[inline]
+    pub(crate) fn split(payload: &'b [u8]) -> Option<Self> {
+        let (&[c1, c2, w1, w2, s1, s2, s3, s4, s5, s6, s7, s8], properties) = payload.split_first_chunk::<12>()?;
+        Some(HeaderStart {
+            class: u16::from_be_bytes([c1, c2]),
+            weight: u16::from_be_bytes([w1, w2]),
+            body_size: u64::from_be_bytes([s1, s2, s3, s4, s5, s6, s7, s8]),
+            properties,
+        })
+    }
+
+    /// Whether it belongs to a message.
+    #[inline]
+    pub(crate) fn is_basic(&self) -> bool {
+        self.class.to_be_bytes() == BASIC && self.weight == 0
+    }
+
+    #[inline]
+    pub(crate) fn properties(&self) -> Result<BasicProperties<'b>, Malformed> {
+        BasicProperties::decode(self.properties)
+    }
+}
+
+/// Bytes of body that fit into one frame.
+#[inline]
+fn body_bytes_max(frame_max: u32) -> usize {
+    (frame_max.max(super::frame::FRAME_MIN) - OVERHEAD) as usize
+}
+
+/// Appends header and body frames. `Err`: `out` is cut back to `start`, where the method frame begins.
+#[inline]
+pub(crate) fn put_content(
+    channel: u16,
+    header: ContentHeader<'_>,
+    payload: &[u8],
+    frame_max: u32,
+    start: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), TooLarge> {
+    let before = out.len();
+    put_frame(HEADER, channel, out, |out| {
+        out.extend_from_slice(&BASIC);
+        out.extend_from_slice(&[0, 0]);
+        put_long_long(payload.len() as u64, out);
+        match header {
+            // Without properties: what is too short to be a header.
+            ContentHeader::Raw(raw) => out.extend_from_slice(raw.get(12..).filter(|r| r.len() >= 2).unwrap_or(&[0, 0])),
+            ContentHeader::Properties(properties) => properties.encode(out),
+        }
+    });
+    let frame_bytes = out.len() - before;
+    let body_max = body_bytes_max(frame_max);
+    if frame_bytes > body_max + OVERHEAD as usize {
+        out.truncate(start);
+        return Err(TooLarge { frame_bytes, frame_bytes_max: frame_max });
+    }
+    if payload.len() <= body_max {
+        // No frame at all for an empty body.
+        if !payload.is_empty() {
+            put_whole(BODY, channel, payload, out);
+        }
+    } else {
+        for piece in payload.chunks(body_max) {
+            put_whole(BODY, channel, piece, out);
+        }
+    }
+    Ok(())
+}

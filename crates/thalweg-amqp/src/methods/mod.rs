@@ -1,0 +1,448 @@
+//! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.
+
+pub mod access;
+pub mod basic;
+pub mod channel;
+pub mod confirm;
+pub mod connection;
+pub mod exchange;
+pub mod queue;
+mod reply_code;
+pub mod tx;
+
+pub use reply_code::ReplyCode;
+
+use crate::codec::{Arguments, DecodeError, MethodId, Sender};
+
+/// Any method with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method<'b> {
+    /// Who the server is and how one may authenticate.
+    ConnectionStart(connection::Start<'b>),
+    /// Who the client is, and its credentials.
+    ConnectionStartOk(connection::StartOk<'b>),
+    /// Another step of the SASL mechanism.
+    ConnectionSecure(connection::Secure<'b>),
+    /// The client's next step of the SASL mechanism.
+    ConnectionSecureOk(connection::SecureOk<'b>),
+    /// The limits that the server offers.
+    ConnectionTune(connection::Tune),
+    /// The limits that hold.
+    ConnectionTuneOk(connection::TuneOk),
+    /// Enter a virtual host.
+    ConnectionOpen(connection::Open<'b>),
+    /// The connection can be used.
+    ConnectionOpenOk(connection::OpenOk),
+    /// End the connection.
+    ConnectionClose(connection::Close<'b>),
+    /// The end is confirmed; the socket can be closed.
+    ConnectionCloseOk(connection::CloseOk),
+    /// Publishing is held back.
+    ConnectionBlocked(connection::Blocked<'b>),
+    /// Publishing goes on.
+    ConnectionUnblocked(connection::Unblocked),
+    /// Credentials that replace those which expire.
+    ConnectionUpdateSecret(connection::UpdateSecret<'b>),
+    /// The new credentials hold.
+    ConnectionUpdateSecretOk(connection::UpdateSecretOk),
+    /// Begin a channel.
+    ChannelOpen(channel::Open),
+    /// The channel can be used.
+    ChannelOpenOk(channel::OpenOk),
+    /// Pause or resume content.
+    ChannelFlow(channel::Flow),
+    /// The flow is as asked.
+    ChannelFlowOk(channel::FlowOk),
+    /// End the channel.
+    ChannelClose(channel::Close<'b>),
+    /// The end of the channel is confirmed; its number is free.
+    ChannelCloseOk(channel::CloseOk),
+    /// Ask for a ticket to a realm.
+    AccessRequest(access::Request<'b>),
+    /// The ticket.
+    AccessRequestOk(access::RequestOk),
+    /// Make sure that an exchange exists.
+    ExchangeDeclare(exchange::Declare<'b>),
+    /// The exchange exists.
+    ExchangeDeclareOk(exchange::DeclareOk),
+    /// Remove an exchange.
+    ExchangeDelete(exchange::Delete<'b>),
+    /// The exchange is gone.
+    ExchangeDeleteOk(exchange::DeleteOk),
+    /// Let one exchange feed another.
+    ExchangeBind(exchange::Bind<'b>),
+    /// The binding exists.
+    ExchangeBindOk(exchange::BindOk),
+    /// Remove a binding between exchanges.
+    ExchangeUnbind(exchange::Unbind<'b>),
+    /// The binding is gone.
+    ExchangeUnbindOk(exchange::UnbindOk),
+    /// Make sure that a queue exists.
+    QueueDeclare(queue::Declare<'b>),
+    /// The queue exists.
+    QueueDeclareOk(queue::DeclareOk<'b>),
+    /// Let an exchange feed a queue.
+    QueueBind(queue::Bind<'b>),
+    /// The binding exists.
+    QueueBindOk(queue::BindOk),
+    /// Drop the messages that are ready.
+    QueuePurge(queue::Purge<'b>),
+    /// The messages are gone.
+    QueuePurgeOk(queue::PurgeOk),
+    /// Remove a queue.
+    QueueDelete(queue::Delete<'b>),
+    /// The queue is gone.
+    QueueDeleteOk(queue::DeleteOk),
+    /// Remove a binding of a queue.
+    QueueUnbind(queue::Unbind<'b>),
+    /// The binding is gone.
+    QueueUnbindOk(queue::UnbindOk),
+    /// How much may be under way unsettled.
+    BasicQos(basic::Qos),
+    /// The limits hold.
+    BasicQosOk(basic::QosOk),
+    /// Have a queue's messages delivered.
+    BasicConsume(basic::Consume<'b>),
+    /// The consumer exists.
+    BasicConsumeOk(basic::ConsumeOk<'b>),
+    /// End a consumer; RabbitMQ's servers send it too, when the queue is gone.
+    BasicCancel(basic::Cancel<'b>),
+    /// The consumer is gone.
+    BasicCancelOk(basic::CancelOk<'b>),
+    /// A message for an exchange.
+    BasicPublish(basic::Publish<'b>),
+    /// A message that nobody took comes back.
+    BasicReturn(basic::Return<'b>),
+    /// A message for a consumer.
+    BasicDeliver(basic::Deliver<'b>),
+    /// One message, if there is one.
+    BasicGet(basic::Get<'b>),
+    /// The message asked for.
+    BasicGetOk(basic::GetOk<'b>),
+    /// The queue has no message.
+    BasicGetEmpty(basic::GetEmpty),
+    /// Settled; from a server: a publish is confirmed.
+    BasicAck(basic::Ack),
+    /// Not taken.
+    BasicReject(basic::Reject),
+    /// Have everything unsettled delivered again; no answer.
+    BasicRecoverAsync(basic::RecoverAsync),
+    /// Have everything unsettled delivered again.
+    BasicRecover(basic::Recover),
+    /// It will be.
+    BasicRecoverOk(basic::RecoverOk),
+    /// Not taken; from a server: a publish is lost.
+    BasicNack(basic::Nack),
+    /// Confirm every publish on this channel from now on.
+    ConfirmSelect(confirm::Select),
+    /// Publishes are confirmed.
+    ConfirmSelectOk(confirm::SelectOk),
+    /// Publish and settle in transactions from now on.
+    TxSelect(tx::Select),
+    /// The channel is transactional.
+    TxSelectOk(tx::SelectOk),
+    /// Make it happen.
+    TxCommit(tx::Commit),
+    /// It has happened.
+    TxCommitOk(tx::CommitOk),
+    /// Forget it.
+    TxRollback(tx::Rollback),
+    /// It is forgotten.
+    TxRollbackOk(tx::RollbackOk),
+}
+
+impl<'b> Method<'b> {
+    /// The method in the payload of a method frame.
+    pub fn decode(payload: &'b [u8]) -> Result<Self, DecodeError> {
+        let (id, mut arguments) = Arguments::of_method(payload)?;
+        let a = &mut arguments;
+        let decoded = match (id.class, id.method) {
+            (10, 10) => connection::Start::decode(a).map(Method::ConnectionStart),
+            (10, 11) => connection::StartOk::decode(a).map(Method::ConnectionStartOk),
+            (10, 20) => connection::Secure::decode(a).map(Method::ConnectionSecure),
+            (10, 21) => connection::SecureOk::decode(a).map(Method::ConnectionSecureOk),
+            (10, 30) => connection::Tune::decode(a).map(Method::ConnectionTune),
+            (10, 31) => connection::TuneOk::decode(a).map(Method::ConnectionTuneOk),
+            (10, 40) => connection::Open::decode(a).map(Method::ConnectionOpen),
+            (10, 41) => connection::OpenOk::decode(a).map(Method::ConnectionOpenOk),
+            (10, 50) => connection::Close::decode(a).map(Method::ConnectionClose),
+            (10, 51) => connection::CloseOk::decode(a).map(Method::ConnectionCloseOk),
+            (10, 60) => connection::Blocked::decode(a).map(Method::ConnectionBlocked),
+            (10, 61) => connection::Unblocked::decode(a).map(Method::ConnectionUnblocked),
+            (10, 70) => connection::UpdateSecret::decode(a).map(Method::ConnectionUpdateSecret),
+            (10, 71) => connection::UpdateSecretOk::decode(a).map(Method::ConnectionUpdateSecretOk),
+            (20, 10) => channel::Open::decode(a).map(Method::ChannelOpen),
+            (20, 11) => channel::OpenOk::decode(a).map(Method::ChannelOpenOk),
+            (20, 20) => channel::Flow::decode(a).map(Method::ChannelFlow),
+            (20, 21) => channel::FlowOk::decode(a).map(Method::ChannelFlowOk),
+            (20, 40) => channel::Close::decode(a).map(Method::ChannelClose),
+            (20, 41) => channel::CloseOk::decode(a).map(Method::ChannelCloseOk),
+            (30, 10) => access::Request::decode(a).map(Method::AccessRequest),
+            (30, 11) => access::RequestOk::decode(a).map(Method::AccessRequestOk),
+            (40, 10) => exchange::Declare::decode(a).map(Method::ExchangeDeclare),
+            (40, 11) => exchange::DeclareOk::decode(a).map(Method::ExchangeDeclareOk),
+            (40, 20) => exchange::Delete::decode(a).map(Method::ExchangeDelete),
+            (40, 21) => exchange::DeleteOk::decode(a).map(Method::ExchangeDeleteOk),
+            (40, 30) => exchange::Bind::decode(a).map(Method::ExchangeBind),
+            (40, 31) => exchange::BindOk::decode(a).map(Method::ExchangeBindOk),
+            (40, 40) => exchange::Unbind::decode(a).map(Method::ExchangeUnbind),
+            (40, 51) => exchange::UnbindOk::decode(a).map(Method::ExchangeUnbindOk),
+            (50, 10) => queue::Declare::decode(a).map(Method::QueueDeclare),
+            (50, 11) => queue::DeclareOk::decode(a).map(Method::QueueDeclareOk),
+            (50, 20) => queue::Bind::decode(a).map(Method::QueueBind),
+            (50, 21) => queue::BindOk::decode(a).map(Method::QueueBindOk),
+            (50, 30) => queue::Purge::decode(a).map(Method::QueuePurge),
+            (50, 31) => queue::PurgeOk::decode(a).map(Method::QueuePurgeOk),
+            (50, 40) => queue::Delete::decode(a).map(Method::QueueDelete),
+            (50, 41) => queue::DeleteOk::decode(a).map(Method::QueueDeleteOk),
+            (50, 50) => queue::Unbind::decode(a).map(Method::QueueUnbind),
+            (50, 51) => queue::UnbindOk::decode(a).map(Method::QueueUnbindOk),
+            (60, 10) => basic::Qos::decode(a).map(Method::BasicQos),
+            (60, 11) => basic::QosOk::decode(a).map(Method::BasicQosOk),
+            (60, 20) => basic::Consume::decode(a).map(Method::BasicConsume),
+            (60, 21) => basic::ConsumeOk::decode(a).map(Method::BasicConsumeOk),
+            (60, 30) => basic::Cancel::decode(a).map(Method::BasicCancel),
+            (60, 31) => basic::CancelOk::decode(a).map(Method::BasicCancelOk),
+            (60, 40) => basic::Publish::decode(a).map(Method::BasicPublish),
+            (60, 50) => basic::Return::decode(a).map(Method::BasicReturn),
+            (60, 60) => basic::Deliver::decode(a).map(Method::BasicDeliver),
+            (60, 70) => basic::Get::decode(a).map(Method::BasicGet),
+            (60, 71) => basic::GetOk::decode(a).map(Method::BasicGetOk),
+            (60, 72) => basic::GetEmpty::decode(a).map(Method::BasicGetEmpty),
+            (60, 80) => basic::Ack::decode(a).map(Method::BasicAck),
+            (60, 90) => basic::Reject::decode(a).map(Method::BasicReject),
+            (60, 100) => basic::RecoverAsync::decode(a).map(Method::BasicRecoverAsync),
+            (60, 110) => basic::Recover::decode(a).map(Method::BasicRecover),
+            (60, 111) => basic::RecoverOk::decode(a).map(Method::BasicRecoverOk),
+            (60, 120) => basic::Nack::decode(a).map(Method::BasicNack),
+            (85, 10) => confirm::Select::decode(a).map(Method::ConfirmSelect),
+            (85, 11) => confirm::SelectOk::decode(a).map(Method::ConfirmSelectOk),
+            (90, 10) => tx::Select::decode(a).map(Method::TxSelect),
+            (90, 11) => tx::SelectOk::decode(a).map(Method::TxSelectOk),
+            (90, 20) => tx::Commit::decode(a).map(Method::TxCommit),
+            (90, 21) => tx::CommitOk::decode(a).map(Method::TxCommitOk),
+            (90, 30) => tx::Rollback::decode(a).map(Method::TxRollback),
+            (90, 31) => tx::RollbackOk::decode(a).map(Method::TxRollbackOk),
+            _ => return Err(DecodeError::Unknown(id)),
+        };
+        match decoded.and_then(|method| a.end().map(|()| method)) {
+            Ok(method) => Ok(method),
+            Err(what) => Err(DecodeError::Malformed { id, what }),
+        }
+    }
+
+    /// Appends the payload of a method frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Method::ConnectionStart(m) => m.encode(out),
+            Method::ConnectionStartOk(m) => m.encode(out),
+            Method::ConnectionSecure(m) => m.encode(out),
+            Method::ConnectionSecureOk(m) => m.encode(out),
+            Method::ConnectionTune(m) => m.encode(out),
+            Method::ConnectionTuneOk(m) => m.encode(out),
+            Method::ConnectionOpen(m) => m.encode(out),
+            Method::ConnectionOpenOk(m) => m.encode(out),
+            Method::ConnectionClose(m) => m.encode(out),
+            Method::ConnectionCloseOk(m) => m.encode(out),
+            Method::ConnectionBlocked(m) => m.encode(out),
+            Method::ConnectionUnblocked(m) => m.encode(out),
+            Method::ConnectionUpdateSecret(m) => m.encode(out),
+            Method::ConnectionUpdateSecretOk(m) => m.encode(out),
+            Method::ChannelOpen(m) => m.encode(out),
+            Method::ChannelOpenOk(m) => m.encode(out),
+            Method::ChannelFlow(m) => m.encode(out),
+            Method::ChannelFlowOk(m) => m.encode(out),
+            Method::ChannelClose(m) => m.encode(out),
+            Method::ChannelCloseOk(m) => m.encode(out),
+            Method::AccessRequest(m) => m.encode(out),
+            Method::AccessRequestOk(m) => m.encode(out),
+            Method::ExchangeDeclare(m) => m.encode(out),
+            Method::ExchangeDeclareOk(m) => m.encode(out),
+            Method::ExchangeDelete(m) => m.encode(out),
+            Method::ExchangeDeleteOk(m) => m.encode(out),
+            Method::ExchangeBind(m) => m.encode(out),
+            Method::ExchangeBindOk(m) => m.encode(out),
+            Method::ExchangeUnbind(m) => m.encode(out),
+            Method::ExchangeUnbindOk(m) => m.encode(out),
+            Method::QueueDeclare(m) => m.encode(out),
+            Method::QueueDeclareOk(m) => m.encode(out),
+            Method::QueueBind(m) => m.encode(out),
+            Method::QueueBindOk(m) => m.encode(out),
+            Method::QueuePurge(m) => m.encode(out),
+            Method::QueuePurgeOk(m) => m.encode(out),
+            Method::QueueDelete(m) => m.encode(out),
+            Method::QueueDeleteOk(m) => m.encode(out),
+            Method::QueueUnbind(m) => m.encode(out),
+            Method::QueueUnbindOk(m) => m.encode(out),
+            Method::BasicQos(m) => m.encode(out),
+            Method::BasicQosOk(m) => m.encode(out),
+            Method::BasicConsume(m) => m.encode(out),
+            Method::BasicConsumeOk(m) => m.encode(out),
+            Method::BasicCancel(m) => m.encode(out),
+            Method::BasicCancelOk(m) => m.encode(out),
+            Method::BasicPublish(m) => m.encode(out),
+            Method::BasicReturn(m) => m.encode(out),
+            Method::BasicDeliver(m) => m.encode(out),
+            Method::BasicGet(m) => m.encode(out),
+            Method::BasicGetOk(m) => m.encode(out),
+            Method::BasicGetEmpty(m) => m.encode(out),
+            Method::BasicAck(m) => m.encode(out),
+            Method::BasicReject(m) => m.encode(out),
+            Method::BasicRecoverAsync(m) => m.encode(out),
+            Method::BasicRecover(m) => m.encode(out),
+            Method::BasicRecoverOk(m) => m.encode(out),
+            Method::BasicNack(m) => m.encode(out),
+            Method::ConfirmSelect(m) => m.encode(out),
+            Method::ConfirmSelectOk(m) => m.encode(out),
+            Method::TxSelect(m) => m.encode(out),
+            Method::TxSelectOk(m) => m.encode(out),
+            Method::TxCommit(m) => m.encode(out),
+            Method::TxCommitOk(m) => m.encode(out),
+            Method::TxRollback(m) => m.encode(out),
+            Method::TxRollbackOk(m) => m.encode(out),
+        }
+    }
+
+    /// Class and method id.
+    pub const fn id(&self) -> MethodId {
+        match self {
+            Method::ConnectionStart(_) => connection::Start::ID,
+            Method::ConnectionStartOk(_) => connection::StartOk::ID,
+            Method::ConnectionSecure(_) => connection::Secure::ID,
+            Method::ConnectionSecureOk(_) => connection::SecureOk::ID,
+            Method::ConnectionTune(_) => connection::Tune::ID,
+            Method::ConnectionTuneOk(_) => connection::TuneOk::ID,
+            Method::ConnectionOpen(_) => connection::Open::ID,
+            Method::ConnectionOpenOk(_) => connection::OpenOk::ID,
+            Method::ConnectionClose(_) => connection::Close::ID,
+            Method::ConnectionCloseOk(_) => connection::CloseOk::ID,
+            Method::ConnectionBlocked(_) => connection::Blocked::ID,
+            Method::ConnectionUnblocked(_) => connection::Unblocked::ID,
+            Method::ConnectionUpdateSecret(_) => connection::UpdateSecret::ID,
+            Method::ConnectionUpdateSecretOk(_) => connection::UpdateSecretOk::ID,
+            Method::ChannelOpen(_) => channel::Open::ID,
+            Method::ChannelOpenOk(_) => channel::OpenOk::ID,
+            Method::ChannelFlow(_) => channel::Flow::ID,
+            Method::ChannelFlowOk(_) => channel::FlowOk::ID,
+            Method::ChannelClose(_) => channel::Close::ID,
+            Method::ChannelCloseOk(_) => channel::CloseOk::ID,
+            Method::AccessRequest(_) => access::Request::ID,
+            Method::AccessRequestOk(_) => access::RequestOk::ID,
+            Method::ExchangeDeclare(_) => exchange::Declare::ID,
+            Method::ExchangeDeclareOk(_) => exchange::DeclareOk::ID,
+            Method::ExchangeDelete(_) => exchange::Delete::ID,
+            Method::ExchangeDeleteOk(_) => exchange::DeleteOk::ID,
+            Method::ExchangeBind(_) => exchange::Bind::ID,
+            Method::ExchangeBindOk(_) => exchange::BindOk::ID,
+            Method::ExchangeUnbind(_) => exchange::Unbind::ID,
+            Method::ExchangeUnbindOk(_) => exchange::UnbindOk::ID,
+            Method::QueueDeclare(_) => queue::Declare::ID,
+            Method::QueueDeclareOk(_) => queue::DeclareOk::ID,
+            Method::QueueBind(_) => queue::Bind::ID,
+            Method::QueueBindOk(_) => queue::BindOk::ID,
+            Method::QueuePurge(_) => queue::Purge::ID,
+            Method::QueuePurgeOk(_) => queue::PurgeOk::ID,
+            Method::QueueDelete(_) => queue::Delete::ID,
+            Method::QueueDeleteOk(_) => queue::DeleteOk::ID,
+            Method::QueueUnbind(_) => queue::Unbind::ID,
+            Method::QueueUnbindOk(_) => queue::UnbindOk::ID,
+            Method::BasicQos(_) => basic::Qos::ID,
+            Method::BasicQosOk(_) => basic::QosOk::ID,
+            Method::BasicConsume(_) => basic::Consume::ID,
+            Method::BasicConsumeOk(_) => basic::ConsumeOk::ID,
+            Method::BasicCancel(_) => basic::Cancel::ID,
+            Method::BasicCancelOk(_) => basic::CancelOk::ID,
+            Method::BasicPublish(_) => basic::Publish::ID,
+            Method::BasicReturn(_) => basic::Return::ID,
+            Method::BasicDeliver(_) => basic::Deliver::ID,
+            Method::BasicGet(_) => basic::Get::ID,
+            Method::BasicGetOk(_) => basic::GetOk::ID,
+            Method::BasicGetEmpty(_) => basic::GetEmpty::ID,
+            Method::BasicAck(_) => basic::Ack::ID,
+            Method::BasicReject(_) => basic::Reject::ID,
+            Method::BasicRecoverAsync(_) => basic::RecoverAsync::ID,
+            Method::BasicRecover(_) => basic::Recover::ID,
+            Method::BasicRecoverOk(_) => basic::RecoverOk::ID,
+            Method::BasicNack(_) => basic::Nack::ID,
+            Method::ConfirmSelect(_) => confirm::Select::ID,
+            Method::ConfirmSelectOk(_) => confirm::SelectOk::ID,
+            Method::TxSelect(_) => tx::Select::ID,
+            Method::TxSelectOk(_) => tx::SelectOk::ID,
+            Method::TxCommit(_) => tx::Commit::ID,
+            Method::TxCommitOk(_) => tx::CommitOk::ID,
+            Method::TxRollback(_) => tx::Rollback::ID,
+            Method::TxRollbackOk(_) => tx::RollbackOk::ID,
+        }
+    }
+}
+
+/// What is known of each method apart from its arguments, in the order of ids.
+#[rustfmt::skip]
+pub(crate) const TRAITS: &[(MethodId, &str, Sender, bool)] = &[
+    (MethodId::new(10, 10), "connection.start", Sender::Server, false),
+    (MethodId::new(10, 11), "connection.start-ok", Sender::Client, false),
+    (MethodId::new(10, 20), "connection.secure", Sender::Server, false),
+    (MethodId::new(10, 21), "connection.secure-ok", Sender::Client, false),
+    (MethodId::new(10, 30), "connection.tune", Sender::Server, false),
+    (MethodId::new(10, 31), "connection.tune-ok", Sender::Client, false),
+    (MethodId::new(10, 40), "connection.open", Sender::Client, false),
+    (MethodId::new(10, 41), "connection.open-ok", Sender::Server, false),
+    (MethodId::new(10, 50), "connection.close", Sender::Both, false),
+    (MethodId::new(10, 51), "connection.close-ok", Sender::Both, false),
+    (MethodId::new(10, 60), "connection.blocked", Sender::Server, false),
+    (MethodId::new(10, 61), "connection.unblocked", Sender::Server, false),
+    (MethodId::new(10, 70), "connection.update-secret", Sender::Client, false),
+    (MethodId::new(10, 71), "connection.update-secret-ok", Sender::Server, false),
+    (MethodId::new(20, 10), "channel.open", Sender::Client, false),
+    (MethodId::new(20, 11), "channel.open-ok", Sender::Server, false),
+    (MethodId::new(20, 20), "channel.flow", Sender::Both, false),
+    (MethodId::new(20, 21), "channel.flow-ok", Sender::Both, false),
+    (MethodId::new(20, 40), "channel.close", Sender::Both, false),
+    (MethodId::new(20, 41), "channel.close-ok", Sender::Both, false),
+    (MethodId::new(30, 10), "access.request", Sender::Client, false),
+    (MethodId::new(30, 11), "access.request-ok", Sender::Server, false),
+    (MethodId::new(40, 10), "exchange.declare", Sender::Client, false),
+    (MethodId::new(40, 11), "exchange.declare-ok", Sender::Server, false),
+    (MethodId::new(40, 20), "exchange.delete", Sender::Client, false),
+    (MethodId::new(40, 21), "exchange.delete-ok", Sender::Server, false),
+    (MethodId::new(40, 30), "exchange.bind", Sender::Client, false),
+    (MethodId::new(40, 31), "exchange.bind-ok", Sender::Server, false),
+    (MethodId::new(40, 40), "exchange.unbind", Sender::Client, false),
+    (MethodId::new(40, 51), "exchange.unbind-ok", Sender::Server, false),
+    (MethodId::new(50, 10), "queue.declare", Sender::Client, false),
+    (MethodId::new(50, 11), "queue.declare-ok", Sender::Server, false),
+    (MethodId::new(50, 20), "queue.bind", Sender::Client, false),
+    (MethodId::new(50, 21), "queue.bind-ok", Sender::Server, false),
+    (MethodId::new(50, 30), "queue.purge", Sender::Client, false),
+    (MethodId::new(50, 31), "queue.purge-ok", Sender::Server, false),
+    (MethodId::new(50, 40), "queue.delete", Sender::Client, false),
+    (MethodId::new(50, 41), "queue.delete-ok", Sender::Server, false),
+    (MethodId::new(50, 50), "queue.unbind", Sender::Client, false),
+    (MethodId::new(50, 51), "queue.unbind-ok", Sender::Server, false),
+    (MethodId::new(60, 10), "basic.qos", Sender::Client, false),
+    (MethodId::new(60, 11), "basic.qos-ok", Sender::Server, false),
+    (MethodId::new(60, 20), "basic.consume", Sender::Client, false),
+    (MethodId::new(60, 21), "basic.consume-ok", Sender::Server, false),
+    (MethodId::new(60, 30), "basic.cancel", Sender::Both, false),
+    (MethodId::new(60, 31), "basic.cancel-ok", Sender::Both, false),
+    (MethodId::new(60, 40), "basic.publish", Sender::Client, true),
+    (MethodId::new(60, 50), "basic.return", Sender::Server, true),
+    (MethodId::new(60, 60), "basic.deliver", Sender::Server, true),
+    (MethodId::new(60, 70), "basic.get", Sender::Client, false),
+    (MethodId::new(60, 71), "basic.get-ok", Sender::Server, true),
+    (MethodId::new(60, 72), "basic.get-empty", Sender::Server, false),
+    (MethodId::new(60, 80), "basic.ack", Sender::Both, false),
+    (MethodId::new(60, 90), "basic.reject", Sender::Client, false),
+    (MethodId::new(60, 100), "basic.recover-async", Sender::Client, false),
+    (MethodId::new(60, 110), "basic.recover", Sender::Client, false),
+    (MethodId::new(60, 111), "basic.recover-ok", Sender::Server, false),
+    (MethodId::new(60, 120), "basic.nack", Sender::Both, false),
+    (MethodId::new(85, 10), "confirm.select", Sender::Client, false),
+    (MethodId::new(85, 11), "confirm.select-ok", Sender::Server, false),
+    (MethodId::new(90, 10), "tx.select", Sender::Client, false),
+    (MethodId::new(90, 11), "tx.select-ok", Sender::Server, false),
+    (MethodId::new(90, 20), "tx.commit", Sender::Client, false),
+    (MethodId::new(90, 21), "tx.commit-ok", Sender::Server, false),
+    (MethodId::new(90, 30), "tx.rollback", Sender::Client, false),
+    (MethodId::new(90, 31), "tx.rollback-ok", Sender::Server, false),
+];
