@@ -11,6 +11,7 @@ use crate::transport::websocket::WebSocketSettings;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
 use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
 use thalweg_fronts::{Front, LinksLimits};
@@ -40,6 +41,9 @@ pub(crate) struct DoorSettings {
     pub(crate) scram: bool,
     /// The listeners that let in peers which offer no credentials.
     pub(crate) open_to_strangers: HashSet<Arc<str>>,
+    /// Those of them where the user `guest` with the password `guest` is as good as no credentials: what libraries of
+    /// queue protocols say if nobody tells them, and nobody there can have a password.
+    pub(crate) open_to_guests: HashSet<Arc<str>>,
 }
 
 /// What differs from listener to listener.
@@ -54,9 +58,8 @@ struct ListenerSettings {
 #[derive(Clone)]
 enum Protocol {
     Mqtt(Arc<MqttSettings>),
+    Amqp(Arc<AmqpSettings>),
     Stomp(Arc<StompSettings>),
-    /// Nobody speaks it yet.
-    Later,
 }
 
 impl ShardSettings {
@@ -65,7 +68,7 @@ impl ShardSettings {
             let anonymous = (anonymous_is_free && config.admits_strangers(listener)).then_some(Access::ALL);
             let protocol = match listener.kind {
                 config::ListenerKind::Mqtt => Protocol::Mqtt(Arc::new(mqtt_settings(config, listener))),
-                config::ListenerKind::Amqp => Protocol::Later,
+                config::ListenerKind::Amqp => Protocol::Amqp(Arc::new(amqp_settings(config, listener))),
                 config::ListenerKind::Stomp => Protocol::Stomp(Arc::new(stomp_settings(config, listener))),
             };
             (name.into(), ListenerSettings { protocol, anonymous })
@@ -89,7 +92,7 @@ impl ShardSettings {
         let anonymous = anonymous.clone().filter(|_| !certified);
         Some(match protocol {
             Protocol::Mqtt(mqtt) => (Front::Mqtt(Box::new(MqttFront::new(mqtt.clone(), nonce, anonymous))), false),
-            Protocol::Later => return None,
+            Protocol::Amqp(amqp) => (Front::Amqp(Box::new(AmqpFront::new(amqp.clone(), nonce, anonymous))), true),
             Protocol::Stomp(stomp) => (Front::Stomp(Box::new(StompFront::new(stomp.clone(), nonce, anonymous))), true),
         })
     }
@@ -170,8 +173,14 @@ fn is_ever_synced(config: &Config) -> bool {
 }
 
 fn door_settings(config: &Config) -> DoorSettings {
-    let open = config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener));
-    DoorSettings { scram: config.access.scram, open_to_strangers: open.map(|(name, _)| name.into()).collect() }
+    let mut settings = DoorSettings { scram: config.access.scram, ..DoorSettings::default() };
+    for (name, listener) in config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener)) {
+        settings.open_to_strangers.insert(name.into());
+        if listener.kind != config::ListenerKind::Mqtt && !config.has_authentication() {
+            settings.open_to_guests.insert(name.into());
+        }
+    }
+    settings
 }
 
 fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
@@ -204,6 +213,21 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
     }
 }
 
+fn amqp_settings(config: &Config, listener: &config::Listener) -> AmqpSettings {
+    let amqp = &config.amqp;
+    AmqpSettings {
+        tenants: tenants(config),
+        frame_max: u32::try_from(amqp.frame_bytes_max).unwrap_or(u32::MAX),
+        channel_max: amqp.channels_max,
+        heartbeat: amqp.heartbeat,
+        message_bytes_max: config.packet_bytes_max(listener),
+        consumers_max: amqp.consumers_per_channel_max,
+        publish_rate: listener.publish_rate,
+        safety: listener.fsync.map(safety),
+        ..AmqpSettings::default()
+    }
+}
+
 fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings {
     let stomp = &config.stomp;
     StompSettings {
@@ -213,6 +237,8 @@ fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings
             config::StompDialect::Slash => Dialect::Slash,
         },
         tenants: tenants(config),
+        hosts: names(&config.stomp.hosts),
+        nack_requeues: stomp.nack_requeues,
         heart_beat_give: stomp.heart_beat,
         heart_beat_want: stomp.heart_beat,
         prefetch: stomp.prefetch,
@@ -225,7 +251,11 @@ fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings
 }
 
 fn tenants(config: &Config) -> Box<[Box<str>]> {
-    config.tenants.iter().map(|name| name.as_str().into()).collect()
+    names(&config.tenants)
+}
+
+fn names(list: &[String]) -> Box<[Box<str>]> {
+    list.iter().map(|name| name.as_str().into()).collect()
 }
 
 fn seconds(span: Span) -> u16 {
@@ -404,4 +434,46 @@ const FRAMING_BYTES: usize = 1 << 16;
 
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(sets: &[&str]) -> Config {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        Config::from_text(None, std::iter::empty(), &sets).unwrap_or_else(|errors| panic!("{errors:?}")).0
+    }
+
+    #[test]
+    fn a_guest_is_nobody_where_nobody_can_have_a_password_and_queues_are_served() {
+        let guests = |sets: &[&str]| {
+            let mut open: Vec<_> = door_settings(&config(sets)).open_to_guests.into_iter().collect();
+            open.sort();
+            open
+        };
+        let none: [Arc<str>; 0] = [];
+        assert_eq!(guests(&[]), ["amqp".into(), "stomp".into()]);
+        assert_eq!(guests(&["access.password_file=users"]), none, "somebody may be called guest");
+        assert_eq!(guests(&["access.password_file=users", "listeners.amqp.anonymous=false"]), none);
+    }
+
+    #[test]
+    fn every_listener_has_a_front_of_its_protocol_and_one_that_is_gone_has_none() {
+        let settings = ShardSettings::new(&config(&[]), 2, true);
+        let front = |listener: &str| settings.front(listener, false, 1);
+        assert!(matches!(front("mqtt"), Some((Front::Mqtt(_), false))));
+        assert!(matches!(front("websocket"), Some((Front::Mqtt(_), false))));
+        assert!(matches!(front("amqp"), Some((Front::Amqp(_), true))));
+        assert!(matches!(front("stomp"), Some((Front::Stomp(_), true))));
+        assert!(front("gone").is_none());
+    }
+
+    #[test]
+    fn whoever_speaks_a_protocol_of_queues_is_shown_to_the_home_of_queues() {
+        for shards in 1..=64 {
+            let Route::Key(key) = route_to_queues(b"AMQP") else { panic!("no bytes are needed") };
+            assert_eq!((key - 1) % u64::from(shards), u64::from(home(QUEUES, shards).0));
+        }
+    }
 }

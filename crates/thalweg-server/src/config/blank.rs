@@ -102,9 +102,17 @@ impl Config {
                 response_information: String::new(),
                 server_reference: String::new(),
             },
-            amqp: Amqp { heartbeat: Span::ZERO, frame_bytes_max: 0, channels_max: 0, message_bytes_max: 0 },
+            amqp: Amqp {
+                heartbeat: Span::ZERO,
+                frame_bytes_max: 0,
+                channels_max: 0,
+                message_bytes_max: 0,
+                consumers_per_channel_max: 0,
+            },
             stomp: Stomp {
                 dialect: StompDialect::RabbitMq,
+                hosts: Vec::new(),
+                nack_requeues: false,
                 heart_beat: Span::ZERO,
                 message_bytes_max: 0,
                 headers_max: 0,

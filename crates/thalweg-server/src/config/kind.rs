@@ -61,8 +61,8 @@ pub enum Kind {
         /// Most.
         max: usize,
     },
-    /// Names of tenants, at most so many.
-    Tenants {
+    /// Names of tenants or machines, at most so many.
+    Names {
         /// Most.
         max: usize,
     },
@@ -110,7 +110,7 @@ pub enum Value {
     Addresses(Vec<IpAddr>),
     /// A [`Kind::Policies`], in the order of the filters, each once.
     Policies(Vec<(Filter, Fsync)>),
-    /// A [`Kind::Prefixes`] or [`Kind::Tenants`], in order, each once.
+    /// A [`Kind::Prefixes`] or [`Kind::Names`], in order, each once.
     Names(Vec<String>),
 }
 
@@ -131,7 +131,7 @@ impl Kind {
             }
             Kind::Policies => self.policies(written).map(Value::Policies),
             Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
-            Kind::Tenants { max } => self.tenants(written, *max).map(Value::Names),
+            Kind::Names { max } => self.names(written, *max).map(Value::Names),
             _ => self.parse_one(written, base),
         }
     }
@@ -194,7 +194,7 @@ impl Kind {
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Addresses | Kind::Policies | Kind::Prefixes { .. } | Kind::Tenants { .. } => {
+            Kind::Addresses | Kind::Policies | Kind::Prefixes { .. } | Kind::Names { .. } => {
                 Err(self.refuses("one value"))
             }
         }
@@ -242,7 +242,7 @@ impl Kind {
                     "a list of at most {max} topic prefixes, such as [\"plant/a\", \"office\"] (or a,b outside the file)"
                 )
             }
-            Kind::Tenants { max } => {
+            Kind::Names { max } => {
                 format!("a list of at most {max} names, such as [\"plant\", \"office\"] (or a,b outside the file)")
             }
             Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
@@ -267,7 +267,7 @@ impl Kind {
             Kind::Addresses => "list of addresses",
             Kind::Policies => "table of policies",
             Kind::Prefixes { .. } => "list of topic prefixes",
-            Kind::Tenants { .. } => "list of names",
+            Kind::Names { .. } => "list of names",
             Kind::Mode => "octal permissions",
         }
     }
@@ -378,7 +378,7 @@ impl Kind {
     }
 
     /// A tenant's name is part of the first level of addresses, and one that must not be split there.
-    fn tenants(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
+    fn names(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
         let names = self.items(written)?;
         if names.len() > max {
             return Err(fault(format!("has {} names", names.len()), format!("Keep at most {max}")));
@@ -389,9 +389,9 @@ impl Kind {
                 return Err(fault(what, "Leave it out of the list"));
             }
             let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '/' | '+' | '#' | '$' | '@');
-            if name.is_empty() || name.len() > TENANT_BYTES_MAX || !name.chars().all(is_plain) {
-                let mend = format!("Use at most {TENANT_BYTES_MAX} bytes, without / + # $ @ and control characters");
-                return Err(fault(format!("names \"{}\", which cannot be a tenant's name", name.escape_debug()), mend));
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
+                let mend = format!("Use at most {NAME_BYTES_MAX} bytes, without / + # $ @ and control characters");
+                return Err(fault(format!("names \"{}\", which cannot be a name here", name.escape_debug()), mend));
             }
         }
         each_once(names)
@@ -448,7 +448,7 @@ impl Kind {
             Kind::Addresses => "a list of IP addresses",
             Kind::Policies => "a table of policies",
             Kind::Prefixes { .. } => "a list of topic prefixes",
-            Kind::Tenants { .. } => "a list of names",
+            Kind::Names { .. } => "a list of names",
             Kind::Mode => "octal permissions",
             _ => self.title(),
         };
@@ -553,8 +553,8 @@ pub(super) fn show_duration(span: Span) -> String {
     format!("{}{unit}", nanos / factor)
 }
 
-/// Longest name of a tenant. AMQP's `connection.open` holds 255 bytes.
-const TENANT_BYTES_MAX: usize = 128;
+/// Longest name. AMQP's `connection.open` holds 255 bytes.
+const NAME_BYTES_MAX: usize = 128;
 
 const SIZES: &[(&str, u64)] =
     &[("B", 1), ("", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];

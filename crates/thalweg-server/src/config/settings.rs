@@ -359,8 +359,10 @@ pub struct Amqp {
     pub frame_bytes_max: usize,
     /// Most channels of one connection.
     pub channels_max: u16,
-    /// Largest message, header and body.
+    /// Largest body of a message.
     pub message_bytes_max: usize,
+    /// Most consumers of one channel.
+    pub consumers_per_channel_max: usize,
 }
 
 /// `stomp.*`
@@ -368,6 +370,10 @@ pub struct Amqp {
 pub struct Stomp {
     /// How destinations are written.
     pub dialect: StompDialect,
+    /// Names of this server, which are no tenants.
+    pub hosts: Vec<String>,
+    /// Whether what NACK names goes back into its queue.
+    pub nack_requeues: bool,
     /// How often signs of life are offered and wanted; [`Span::ZERO`] is never.
     pub heart_beat: Span,
     /// Largest body.

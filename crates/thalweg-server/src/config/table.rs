@@ -5,8 +5,8 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket,
-    Tenants, Text, Word,
+    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Names, Path, Policies, Prefixes, Rate, Size, SizeRate,
+    Socket, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -60,7 +60,7 @@ keys! {
         "Number of shards: threads that each own their share of the connections and sessions. `automatic` (or 0) is \
          one per two cores, at least one: the other half of the machine is for the kernel's network work.";
 
-    broker tenants: Tenants { max: 1000 }, default "", NewConnections;
+    broker tenants: Names { max: 1000 }, default "", NewConnections;
         "Virtual hosts of AMQP and STOMP clients beside `/`, which is always there. Each has queues, exchanges and \
          topics of its own; MQTT clients are in `/`. A client that names another one is refused.";
 
@@ -373,12 +373,20 @@ keys! {
     broker amqp.channels_max: Count { min: 1, max: 65_535 }, default "2047", NewConnections;
         "Most channels of one AMQP connection.";
     broker amqp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
-        "Largest AMQP message accepted. A channel on which a larger one comes is closed.";
+        "Largest body of an AMQP message. A channel on which a larger one is announced is closed.";
+    broker amqp.consumers_per_channel_max: Count { min: 1, max: 1_000_000 }, default "4096", NewConnections;
+        "Most consumers of one AMQP channel. Further ones are refused.";
 
     broker stomp.dialect: Word(StompDialect::WORDS), default "rabbitmq", NewConnections;
         "How STOMP clients write destinations. `rabbitmq`: /queue/name, /topic/a.b with * and #, /exchange/name/key, \
          /amq/queue/name. `activemq`: /queue/name, /topic/a.b with * and >. `slash`: /queue/name, and for topics \
          levels between slashes as in MQTT, with + and #.";
+    broker stomp.hosts: Names { max: 1000 }, default "", NewConnections;
+        "Names of this machine that STOMP clients may send as `host` without meaning a tenant. `localhost`, addresses \
+         and names with a dot count as such anyhow, unless they are in `tenants`.";
+    broker stomp.nack_requeues: Flag, default "true", NewConnections;
+        "Whether a message that a STOMP client refuses with NACK goes back into its queue, if the frame does not say \
+         itself with `requeue`. If not, it is dead-lettered or dropped.";
     broker stomp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
         default "10s", NewConnections;
         "How often we are ready to give STOMP clients a sign of life, and how often we want one from them. It counts \

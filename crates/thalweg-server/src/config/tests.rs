@@ -76,11 +76,11 @@ fn tenants_have_names_that_fit_into_addresses() {
         ("[\"a\", \"a\"]", "names \"a\" twice. Keep one of the two."),
         (
             "[\"a/b\"]",
-            "names \"a/b\", which cannot be a tenant's name. Use at most 128 bytes, without / + # $ @ and control characters.",
+            "names \"a/b\", which cannot be a name here. Use at most 128 bytes, without / + # $ @ and control characters.",
         ),
         (
             "[\"\"]",
-            "names \"\", which cannot be a tenant's name. Use at most 128 bytes, without / + # $ @ and control characters.",
+            "names \"\", which cannot be a name here. Use at most 128 bytes, without / + # $ @ and control characters.",
         ),
     ] {
         let text = format!("tenants = {list}");
@@ -711,7 +711,7 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
         Kind::Policies => vec![Value::Policies(vec![(Filter::new("a/#").expect("legal"), Fsync::Never)])],
-        Kind::Prefixes { .. } | Kind::Tenants { .. } => vec![Value::Names(vec!["a".into()])],
+        Kind::Prefixes { .. } | Kind::Names { .. } => vec![Value::Names(vec!["a".into()])],
     };
     candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())
 }
