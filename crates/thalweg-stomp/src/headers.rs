@@ -121,6 +121,13 @@ impl<'o> HeaderWriter<'o> {
         sayable
     }
 
+    /// Several headers, each as [`HeaderWriter::put`].
+    pub fn extend<'h>(&mut self, headers: impl IntoIterator<Item = (&'h str, &'h str)>) {
+        for (name, value) in headers {
+            self.put(name, value);
+        }
+    }
+
     /// A header of ours: its name needs no escape, and it is never left out.
     #[inline]
     pub(crate) fn ours(&mut self, name: &str, value: &str) {

@@ -87,9 +87,7 @@ impl ConnectOut<'_> {
         w.maybe("login", self.login);
         w.maybe("passcode", self.passcode);
         w.heart_beat(self.heart_beat);
-        for (name, value) in self.headers {
-            w.put(name, value);
-        }
+        w.extend(self.headers.iter().copied());
         w.end(&[]);
     }
 }

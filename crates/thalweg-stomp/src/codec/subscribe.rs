@@ -90,9 +90,7 @@ impl SubscribeOut<'_> {
         w.ours("destination", self.destination);
         w.ours("ack", self.ack.name());
         w.maybe("receipt", self.receipt);
-        for (name, value) in self.headers {
-            w.put(name, value);
-        }
+        w.extend(self.headers.iter().copied());
         w.end(&[]);
     }
 }
@@ -133,8 +131,6 @@ pub(crate) fn unsubscribe(
     w.maybe("id", id);
     w.maybe("destination", destination);
     w.maybe("receipt", receipt);
-    for (name, value) in headers {
-        w.put(name, value);
-    }
+    w.extend(headers.iter().copied());
     w.end(&[]);
 }

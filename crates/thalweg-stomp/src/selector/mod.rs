@@ -12,6 +12,8 @@
 //! ```
 
 mod parse;
+#[cfg(test)]
+mod tests;
 mod token;
 
 /// Longest selector, in bytes.
