@@ -263,6 +263,7 @@ mod tests {
         let first = tcp("127.0.0.1:0").unwrap();
         let words = tcp(&first.local_address().unwrap().to_string()).unwrap_err().to_string();
         assert!(words.contains("is taken") && words.contains("--set listeners.mqtt.bind="), "{words}");
+        assert!(words.contains("--set listeners.mqtt.enabled=false"), "{words}");
     }
 
     #[test]

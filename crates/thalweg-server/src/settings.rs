@@ -342,7 +342,7 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
     let largest = config.packet_bytes_max(listener);
     match listener.kind {
         config::ListenerKind::Stomp => {
-            let largest = largest + config.stomp.header_bytes_max + FRAMING_BYTES;
+            let largest = largest + config.stomp.head_bytes_max + FRAMING_BYTES;
             WebSocketSettings {
                 protocol: "STOMP",
                 sub_protocols: ["v12.stomp", "v11.stomp", "v10.stomp"].map(Into::into).into(),

@@ -116,7 +116,7 @@ impl Config {
                 heart_beat: Span::ZERO,
                 message_bytes_max: 0,
                 headers_max: 0,
-                header_bytes_max: 0,
+                head_bytes_max: 0,
                 prefetch: 0,
                 subscriptions_max: 0,
                 transactions_max: 0,

@@ -381,7 +381,7 @@ pub struct Stomp {
     /// Most headers of a frame.
     pub headers_max: usize,
     /// Most bytes of all headers of a frame.
-    pub header_bytes_max: usize,
+    pub head_bytes_max: usize,
     /// Most unsettled messages of a subscription that does not say itself; 0 is no limit.
     pub prefetch: u32,
     /// Most subscriptions of one connection.

@@ -393,9 +393,9 @@ keys! {
          only for clients that offer or want some themselves. 0s is never.";
     broker stomp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
         "Largest body of a STOMP frame. A client that sends a larger one is told and disconnected.";
-    broker stomp.headers_max: Count { min: 10, max: 65_536 }, default "256", NewConnections;
+    broker stomp.headers_max: Count { min: 10, max: 65_536 }, default "128", NewConnections;
         "Most headers of one STOMP frame.";
-    broker stomp.header_bytes_max: Size { min: KIB, max: 16 * MIB }, default "64KiB", NewConnections;
+    broker stomp.head_bytes_max: Size { min: KIB, max: 16 * MIB }, default "64KiB", NewConnections;
         "Most bytes of command and headers of one STOMP frame together.";
     broker stomp.prefetch: Count { min: 0, max: 4_294_967_295 }, default "0", NewConnections;
         "Most unacknowledged messages of a STOMP subscription that does not say itself with `prefetch-count`. 0 leaves \
