@@ -49,16 +49,30 @@ known! {
 /// Where the values of known headers lie in the frame, in bytes from its start. The first header of a name wins.
 /// [1.2#Repeated_Header_Entries]
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found([(u32, u32); Known::COUNT]);
+pub(crate) struct Found {
+    /// A bit for each header that is there, so that forgetting them all is cheap.
+    there: u32,
+    places: [(u32, u32); Known::COUNT],
+}
+
+const _: () = assert!(Known::COUNT <= u32::BITS as usize);
 
 impl Found {
+    /// Forgets all headers.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.there = 0;
+    }
+
     /// Notes a header line.
     #[inline]
     pub(crate) fn note(&mut self, name: &[u8], value_start: usize, value_end: usize) {
         let Some(known) = Known::from_name(name) else { return };
-        let Some(place) = self.0.get_mut(known as usize) else { return };
-        // No value starts at 0: the command does.
-        if place.0 == 0 {
+        let bit = 1 << known as u32;
+        if self.there & bit == 0
+            && let Some(place) = self.places.get_mut(known as usize)
+        {
+            self.there |= bit;
             *place = (value_start as u32, value_end as u32);
         }
     }
@@ -66,10 +80,8 @@ impl Found {
     /// Where the value is.
     #[inline]
     pub(crate) fn place(&self, known: Known) -> Option<std::ops::Range<usize>> {
-        match self.0.get(known as usize) {
-            Some((start, end)) if *start != 0 => Some(*start as usize..*end as usize),
-            _ => None,
-        }
+        let (start, end) = *self.places.get(known as usize)?;
+        (self.there & 1 << known as u32 != 0).then_some(start as usize..end as usize)
     }
 }
 
@@ -85,5 +97,7 @@ mod tests {
         found.note(b"receipts", 30, 31);
         assert_eq!(found.place(Known::Receipt), Some(10..12));
         assert_eq!(found.place(Known::Host), None);
+        found.clear();
+        assert_eq!(found.place(Known::Receipt), None);
     }
 }

@@ -7,6 +7,7 @@
 //!  body NUL             content-length bytes, or up to the first NUL
 //! ```
 
+use crate::escape;
 use crate::headers::{Headers, unescaped};
 use crate::known::{Found, Known};
 use crate::version::parse_number;
@@ -50,6 +51,7 @@ pub(crate) struct Frame<'s, 'b> {
     /// From the command to the NUL.
     pub(crate) whole: &'b [u8],
     head: &'b str,
+    /// The version whose escapes the headers have; 1.0 if they have none.
     escapes: Version,
     found: &'s Found,
 }
@@ -90,7 +92,10 @@ impl Scanner {
     /// Forgets everything: the buffer starts with something else now.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        *self = Scanner::default();
+        let Scanner { seen, line, command, headers, found, headers_start, body, body_len } = self;
+        (*seen, *line, *command, *headers) = (0, 0, None, 0);
+        (*headers_start, *body, *body_len) = (0, 0, None);
+        found.clear();
     }
 
     /// Where the value of a header lies that has been seen so far.
@@ -127,8 +132,10 @@ impl Scanner {
             return Ok(None);
         };
         let head = utf8(head)?;
-        let escapes = if command.is_plain() { Version::V10 } else { version };
-        if escapes != Version::V10 && !crate::escape::is_valid(head.as_bytes(), escapes) {
+        // Hardly any frame has escapes; nobody need look for them again then.
+        let plain = command.is_plain() || memchr::memchr(b'\\', head.as_bytes()).is_none();
+        let escapes = if plain { Version::V10 } else { version };
+        if escapes != Version::V10 && !escape::is_valid(head.as_bytes(), escapes) {
             return Err(PeerFault::HEADER_ESCAPE);
         }
         let headers = Headers::new(head.get(self.headers_start..).unwrap_or_default(), escapes);
@@ -197,8 +204,7 @@ impl Scanner {
     #[inline]
     fn end_head(&mut self, bytes: &[u8], limits: &FrameLimits) -> Result<(), PeerFault> {
         if let Some(place) = self.found.place(Known::ContentLength) {
-            let digits = bytes.get(place).and_then(|value| std::str::from_utf8(value).ok());
-            let len: u64 = digits.and_then(parse_number).ok_or(PeerFault::CONTENT_LENGTH)?;
+            let len = bytes.get(place).and_then(parse_number).ok_or(PeerFault::CONTENT_LENGTH)?;
             if len > 0 && !self.command.is_some_and(Command::has_body) {
                 return Err(PeerFault::BODY_FORBIDDEN);
             }

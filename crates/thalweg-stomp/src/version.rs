@@ -57,13 +57,23 @@ pub fn heart_beats(ours: (u32, u32), theirs: (u32, u32)) -> (u32, u32) {
 /// Reads the value of `heart-beat`: two numbers of milliseconds. Spaces are tolerated.
 pub(crate) fn parse_heart_beat(value: &str) -> Option<(u32, u32)> {
     let (can, wants) = value.split_once(',')?;
-    Some((parse_number(can)?, parse_number(wants)?))
+    let number = |text: &str| parse_number(text.as_bytes()).and_then(|number| u32::try_from(number).ok());
+    Some((number(can)?, number(wants)?))
 }
 
 /// A whole number without a sign, spaces around it tolerated.
-pub(crate) fn parse_number<N: std::str::FromStr>(text: &str) -> Option<N> {
-    let digits = text.trim_matches(' ');
-    if digits.starts_with('+') { None } else { digits.parse().ok() }
+#[inline]
+pub(crate) fn parse_number(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii();
+    let mut number: u64 = 0;
+    for digit in digits {
+        let value = digit.wrapping_sub(b'0');
+        if value > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(value))?;
+    }
+    (!digits.is_empty()).then_some(number)
 }
 
 #[cfg(test)]
