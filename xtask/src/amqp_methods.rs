@@ -192,7 +192,9 @@ impl Spec {
         }
         out += "}\n\nimpl ReplyCode {\n/// Every code.\npub const ALL: &'static [ReplyCode] = &[";
         out.extend(self.constants.iter().map(|c| format!("ReplyCode::{},", camel(&c.name))));
-        out += "];\n\n/// The number on the wire.\npub const fn code(self) -> u16 { self as u16 }\n\n";
+        out += "];\n\n/// The code with this number.\npub fn of(code: u16) -> Option<Self> {\n";
+        out += "Self::ALL.iter().copied().find(|known| known.code() == code)\n}\n";
+        out += "\n/// The number on the wire.\npub const fn code(self) -> u16 { self as u16 }\n\n";
         out += "/// The name that stands at the head of reply texts.\npub const fn name(self) -> &'static str { match self {";
         for c in &self.constants {
             let _ = write!(out, "ReplyCode::{} => \"{}\",", camel(&c.name), c.name.replace('-', "_").to_uppercase());

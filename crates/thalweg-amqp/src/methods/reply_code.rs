@@ -68,6 +68,11 @@ impl ReplyCode {
         ReplyCode::InternalError,
     ];
 
+    /// The code with this number.
+    pub fn of(code: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|known| known.code() == code)
+    }
+
     /// The number on the wire.
     pub const fn code(self) -> u16 {
         self as u16
