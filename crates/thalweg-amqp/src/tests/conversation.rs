@@ -103,8 +103,7 @@ fn nothing_comes_out_while_the_server_owes_an_answer() {
     let open = bytes("01 0000 000000 [ 000A 0028 [ \"/\" ] 00 00 ] CE 01 0001 000000 [ 0014 000A 00 ] CE");
     let input = [b"AMQP\x00\x00\x09\x01".to_vec(), start_ok, tune_ok, open].concat();
     let (mut from, mut events) = (0, 0);
-    loop {
-        let Some((consumed, event)) = server.handle_input(&input[from..], &mut gathered).expect("valid") else { break };
+    while let Some((consumed, event)) = server.handle_input(&input[from..], &mut gathered).expect("valid") {
         from += consumed;
         events += 1;
         if matches!(event, Event::ProtocolHeader | Event::StartOk(_) | Event::Open { .. }) {
