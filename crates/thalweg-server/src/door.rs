@@ -14,8 +14,6 @@ use thalweg_model::Time;
 
 /// The only mechanism of challenge and response there is.
 const SCRAM: &str = "SCRAM-SHA-256";
-/// User and password of libraries that were told neither; see [`DoorSettings::open_to_guests`].
-const GUEST: &str = "guest";
 /// Bytes of randomness in our part of a nonce.
 const NONCE_BYTES: usize = 24;
 
@@ -54,11 +52,6 @@ impl Door {
     ) -> Option<(LoginAnswer, Option<Time>)> {
         match ask {
             LoginAsk::Password { client, user, password } => {
-                let is_guest = user.as_deref() == Some(GUEST) && password.as_deref() == Some(GUEST.as_bytes());
-                let (user, password) = match is_guest && self.settings.open_to_guests.contains(&peer.listener.name) {
-                    true => (None, None),
-                    false => (user, password),
-                };
                 let client: Arc<str> = client.into();
                 let request = LoginRequest {
                     client_id: client.clone(),

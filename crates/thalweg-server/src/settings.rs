@@ -41,9 +41,6 @@ pub(crate) struct DoorSettings {
     pub(crate) scram: bool,
     /// The listeners that let in peers which offer no credentials.
     pub(crate) open_to_strangers: HashSet<Arc<str>>,
-    /// Those of them where the user `guest` with the password `guest` is as good as no credentials: what libraries of
-    /// queue protocols say if nobody tells them, and nobody there can have a password.
-    pub(crate) open_to_guests: HashSet<Arc<str>>,
 }
 
 /// What differs from listener to listener.
@@ -173,14 +170,8 @@ fn is_ever_synced(config: &Config) -> bool {
 }
 
 fn door_settings(config: &Config) -> DoorSettings {
-    let mut settings = DoorSettings { scram: config.access.scram, ..DoorSettings::default() };
-    for (name, listener) in config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener)) {
-        settings.open_to_strangers.insert(name.into());
-        if listener.kind != config::ListenerKind::Mqtt && !config.has_authentication() {
-            settings.open_to_guests.insert(name.into());
-        }
-    }
-    settings
+    let open = config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener));
+    DoorSettings { scram: config.access.scram, open_to_strangers: open.map(|(name, _)| name.into()).collect() }
 }
 
 fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
@@ -443,19 +434,6 @@ mod tests {
     fn config(sets: &[&str]) -> Config {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         Config::from_text(None, std::iter::empty(), &sets).unwrap_or_else(|errors| panic!("{errors:?}")).0
-    }
-
-    #[test]
-    fn a_guest_is_nobody_where_nobody_can_have_a_password_and_queues_are_served() {
-        let guests = |sets: &[&str]| {
-            let mut open: Vec<_> = door_settings(&config(sets)).open_to_guests.into_iter().collect();
-            open.sort();
-            open
-        };
-        let none: [Arc<str>; 0] = [];
-        assert_eq!(guests(&[]), ["amqp".into(), "stomp".into()]);
-        assert_eq!(guests(&["access.password_file=users"]), none, "somebody may be called guest");
-        assert_eq!(guests(&["access.password_file=users", "listeners.amqp.anonymous=false"]), none);
     }
 
     #[test]
