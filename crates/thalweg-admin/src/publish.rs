@@ -112,6 +112,7 @@ impl Checked {
             payload: &self.payload,
             reliability: self.reliability,
             retain: self.retain,
+            priority: 0,
             expires_in: self.expires_in,
             properties: self.properties.as_ref(),
             ticket: 0,

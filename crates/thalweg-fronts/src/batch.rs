@@ -24,8 +24,8 @@ pub(crate) struct Gathering {
     batch: Batch,
     /// Messages that need not be written if all their entries are forgotten, by rising serials.
     marks: Vec<Mark>,
-    /// Entries that were forgotten: the mark's index, queue and tag.
-    forgotten: Vec<(u32, u64, Tag)>,
+    /// Entries that were forgotten: the mark's index, queue, serial and tag.
+    forgotten: Vec<(u32, u64, u64, Tag)>,
     /// Records before this offset stay where they are: somebody has been told where they stand.
     pinned: usize,
     /// Bytes of messages that need not be written.
@@ -72,22 +72,22 @@ impl Gathering {
         match record {
             Record::Message(message) => {
                 let entries = &message.references;
-                let all_sent = entries.iter().all(|entry| entry.tag != 0);
-                if !all_sent {
-                    self.pinned = offset + len;
-                } else if !message.is_last_value
+                if !message.is_last_value
                     && message.held.is_none()
                     && let (Some(first), Some(last)) = (entries.first(), entries.last())
                     && let Some(step) = step(entries)
+                    && self.marks.last().is_none_or(|mark| mark.last < first.serial)
                 {
                     let (first, last, live) = (first.serial, last.serial, entries.len() as u32);
                     self.marks.push(Mark { first, last, step, offset: offset as u32, len: len as u32, live });
                 }
             }
             // With its session an entry is done with; nothing may be said of it afterwards.
-            Record::SessionEnded { queue } => self.forgotten.retain(|(_, of, _)| of != queue),
+            Record::SessionEnded { queue } => self.forgotten.retain(|(_, of, ..)| of != queue),
             // Another record speaks of the entry: its message must be there.
-            Record::Moved { serial, .. } | Record::Removed { serial, .. } => self.unmark(*serial),
+            Record::Moved { serial, .. } | Record::Removed { serial, .. } | Record::Sent { serial, .. } => {
+                self.unmark(*serial);
+            }
             _ => {}
         }
         Spot { batch: self.batch.number, offset: offset as u32, len: len as u32 }
@@ -102,12 +102,19 @@ impl Gathering {
                 if mark.live == 0 && mark.offset as usize >= self.pinned {
                     self.void += mark.len as usize;
                 }
-                self.forgotten.push((at as u32, queue, tag));
+                self.forgotten.push((at as u32, queue, serial, tag));
             }
             None => {
-                self.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                self.persist(&end_of(queue, serial, tag), Safety::Lazy);
             }
         }
+    }
+
+    /// The record that was persisted last must be written, and stay where it is.
+    pub(crate) fn pin(&mut self) {
+        self.pinned = self.batch.bytes.len();
+        // Nothing before it was left out so far; what was void is written now.
+        self.void = 0;
     }
 
     fn find(&self, serial: u64) -> Option<usize> {
@@ -146,10 +153,10 @@ impl Gathering {
     /// Writes down what was forgotten of messages that must be written after all.
     fn settle_rest(&mut self) {
         let mut forgotten = std::mem::take(&mut self.forgotten);
-        for (at, queue, tag) in forgotten.drain(..) {
+        for (at, queue, serial, tag) in forgotten.drain(..) {
             let is_left_out = self.marks.get(at as usize).is_some_and(|mark| self.is_left_out(mark));
             if !is_left_out {
-                self.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                self.persist(&end_of(queue, serial, tag), Safety::Lazy);
             }
         }
         self.forgotten = forgotten;
@@ -180,6 +187,14 @@ impl Gathering {
     }
 }
 
+/// What says that an entry is done with.
+fn end_of(queue: u64, serial: u64, tag: Tag) -> Record<'static> {
+    match tag {
+        0 => Record::Removed { queue, serial },
+        _ => Record::Settled { queue, tag },
+    }
+}
+
 /// How far apart the entries' serials are; nothing if they are not evenly so.
 fn step(entries: &[Reference<'_>]) -> Option<u64> {
     let [first, second, ..] = entries else { return Some(1) };
@@ -207,6 +222,7 @@ mod tests {
             payload: b"payload",
             reliability: Reliability::AtLeastOnce,
             retain: RetainOp::None,
+            priority: 0,
             properties: None,
         };
         let record = MessageRecord {

@@ -9,7 +9,7 @@ use crate::{LoginAnswer, LoginAsk};
 use std::collections::VecDeque;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Kernel, LinkId, Safety, Sent, SessionId, ShardId,
+    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Handover, Kernel, LinkId, Safety, Sent, SessionId, ShardId,
     ShardMessage, Spot, Tag, Ticket,
 };
 use thalweg_model::{Reliability, Span, Time};
@@ -605,8 +605,52 @@ impl Effects for Links {
     }
 
     #[inline]
+    fn hand_over(&mut self, id: LinkId, handover: &Handover<'_>) -> Sent {
+        let limits = self.limits;
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return Sent::Gone };
+        if link.closing {
+            return Sent::Gone;
+        }
+        if link.waiting() > limits.output_high {
+            self.congested.push(id);
+            return Sent::Full;
+        }
+        let needed = handover.message.payload().len() + handover.message.address().len() + HEAD_BYTES;
+        if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
+            link.make_room(needed, limits.output_max);
+        }
+        let before = link.out.len();
+        let taken: Result<(), ()> = match &mut link.front {
+            // It takes what it wants by subscriptions.
+            Front::Mqtt(_) => return Sent::Gone,
+            Front::Amqp(_) => Err(()),
+            Front::Stomp(_) => Err(()),
+        };
+        if taken.is_err() {
+            link.out.truncate(before);
+            return Sent::TooLarge;
+        }
+        self.unflushed += link.out.len() - before;
+        let waiting = link.waiting();
+        self.wrote(id, waiting)
+    }
+
+    fn consumer_ended(&mut self, id: LinkId, line: u16, consumer: u32) {
+        self.write(id, |front, out| match front {
+            Front::Mqtt(_) => {}
+            Front::Amqp(_) | Front::Stomp(_) => {
+                let _ = (line, consumer, &out);
+            }
+        });
+    }
+
+    #[inline]
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
         self.batch.persist(record, safety)
+    }
+
+    fn pin(&mut self) {
+        self.batch.pin();
     }
 
     #[inline]
@@ -660,11 +704,18 @@ impl Links {
         }
         self.unflushed += link.out.len() - before;
         let waiting = link.waiting();
+        self.wrote(id, waiting)
+    }
+
+    /// A delivery is in the output of a link in which so much waits now.
+    #[inline]
+    fn wrote(&mut self, id: LinkId, waiting: usize) -> Sent {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return Sent::Gone };
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
         }
-        if waiting > limits.output_high {
+        if waiting > self.limits.output_high {
             if self.congested.last() != Some(&id) {
                 self.congested.push(id);
             }

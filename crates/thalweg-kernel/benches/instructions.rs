@@ -133,6 +133,7 @@ fn draft(address: &str) -> Draft<'_> {
         payload: &[b'x'; 36],
         reliability: Reliability::AtMostOnce,
         retain: RetainOp::None,
+        priority: 0,
         expires_in: None,
         properties: None,
         ticket: 0,
@@ -158,9 +159,19 @@ impl Effects for Nowhere {
 
     fn send(&mut self, _: ShardId, _: ShardMessage) {}
 
+    fn hand_over(&mut self, _: LinkId, handover: &Handover<'_>) -> Sent {
+        black_box(handover);
+        self.0 += 1;
+        Sent::Room
+    }
+
+    fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
+
     fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
         Spot::default()
     }
+
+    fn pin(&mut self) {}
 
     fn forget(&mut self, _: u64, _: u64, _: Tag) {}
 

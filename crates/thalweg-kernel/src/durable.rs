@@ -125,6 +125,7 @@ impl Kernel {
             payload: draft.payload,
             reliability: draft.reliability,
             retain: draft.retain,
+            priority: draft.priority,
             properties: draft.properties.map(Cow::Borrowed),
         };
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
@@ -145,6 +146,7 @@ impl Kernel {
             payload: message.payload(),
             reliability: message.reliability(),
             retain: message.retain(),
+            priority: message.priority(),
             properties: message.properties().map(Cow::Borrowed),
         };
         let written = Written { draft: &draft, publisher: message.publisher(), is_last_value, held: None };
@@ -205,7 +207,11 @@ impl Kernel {
         let spot = fx.persist(&record, safety.max(std::mem::take(&mut self.pending_safety)));
         drop(record);
         drop(references);
+        let mut is_pinned = false;
         for pending in pending.iter().filter(|pending| pending.to_disk.is_some()) {
+            if !std::mem::replace(&mut is_pinned, true) {
+                fx.pin();
+            }
             self.found_spot(pending, spot);
         }
         self.pending_references = pending;
@@ -228,6 +234,7 @@ impl Kernel {
                 payload: &will.payload,
                 reliability: will.reliability,
                 retain: will.retain,
+                priority: 0,
                 properties: will.properties.as_deref().map(Cow::Borrowed),
             },
             delay: will.delay,
@@ -354,6 +361,7 @@ impl<'a> Draft<'a> {
             reliability: message.reliability(),
             retain: message.retain(),
             expires_in: None,
+            priority: message.priority(),
             properties: message.properties(),
             ticket: 0,
             native: None,

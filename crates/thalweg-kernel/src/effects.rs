@@ -4,7 +4,7 @@
 use crate::ids::{LinkId, SessionId, ShardId, Tag, Ticket};
 use crate::journal::Record;
 use crate::shards::ShardMessage;
-use thalweg_model::{Properties, Reliability};
+use thalweg_model::{Message, Properties, Reliability, Span};
 
 /// The verbs the kernel may use while it handles a command.
 ///
@@ -22,10 +22,16 @@ pub trait Effects {
     fn disconnect(&mut self, link: LinkId, why: CloseReason);
     /// Hands a message to another shard's kernel.
     fn send(&mut self, shard: ShardId, message: ShardMessage);
-    /// Appends a record to the journal; returns where it stands.
+    /// Puts a message out of a queue into the output of a consumer's link.
+    fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent;
+    /// A consumer's queue is gone, and with it the consumer.
+    fn consumer_ended(&mut self, link: LinkId, line: u16, consumer: u32);
+    /// Appends a record to the journal; returns where it stands, unless it is left out later.
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot;
-    /// Persists that the entry `serial` of queue `queue`, in flight under `tag`, is done with. If its message was
-    /// persisted at most moments ago and has not left yet, neither has to be written.
+    /// Somebody remembers where the record stands that was persisted last: it must be written, and there.
+    fn pin(&mut self);
+    /// Persists that the entry `serial` of queue `queue`, in flight under `tag` (0 if it has none), is done with. If its
+    /// message was persisted at most moments ago and has not left yet, neither has to be written.
     fn forget(&mut self, queue: u64, serial: u64, tag: Tag);
     /// What is sent on this link from here on leaves only after all records of this command, and of all before it, are
     /// as safe as was asked for them, here and on the shards that were sent something.
@@ -100,12 +106,35 @@ pub struct Delivery<'a> {
     pub tag: Tag,
     /// Whole seconds it is still worth delivering, if it expires.
     pub expires_in_secs: Option<u32>,
+    /// Its priority.
+    pub priority: u8,
     /// The metadata, if any.
     pub properties: Option<&'a Properties>,
     /// The identifiers of the subscriptions that matched, where given.
     pub subscription_ids: &'a [u32],
     /// The publisher's own encoding, if a receiver of the same dialect may get it unchanged.
     pub native: Option<Native<'a>>,
+}
+
+/// A message on its way out of a queue to a consumer.
+#[derive(Debug)]
+pub struct Handover<'a> {
+    /// The consumer's line.
+    pub line: u16,
+    /// The consumer; 0 if one message was asked for without one.
+    pub consumer: u32,
+    /// Its number: rises by one with each message of a line.
+    pub tag: u64,
+    /// It is to be settled under that number.
+    pub settles: bool,
+    /// How often it was delivered before.
+    pub deliveries: u32,
+    /// The message.
+    pub message: &'a Message,
+    /// How long it is still worth delivering, if it expires.
+    pub expires_in: Option<Span>,
+    /// Messages that wait behind it.
+    pub left: u64,
 }
 
 /// Bytes as they came from the publisher.

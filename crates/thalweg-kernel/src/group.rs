@@ -11,6 +11,7 @@ use crate::ids::{SessionId, ShardId, Tag};
 use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::GroupStrategy;
+use crate::queue::is_queue_address;
 use crate::route_cache::{Sink, SinkKind};
 use crate::session::{Entry, Held, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
@@ -31,11 +32,13 @@ pub(crate) struct Group {
     pub(crate) filter: Box<str>,
     pub(crate) members: Vec<Member>,
     /// What other shards have, in the order of their numbers.
-    peers: Vec<Peer>,
+    pub(crate) peers: Vec<Peer>,
     cursor: usize,
     peer_cursor: u64,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) waiting_bytes: usize,
+    /// The queue that it takes from, by index and number; then nothing waits here that has not been with a member.
+    pub(crate) feed: Option<(u32, u64)>,
 }
 
 /// The members that another shard has.
@@ -55,11 +58,21 @@ pub(crate) struct Member {
     pub(crate) session: SessionId,
     pub(crate) reliability: Reliability,
     pub(crate) id: u32,
+    /// Given if its copies come like those of queues.
+    pub(crate) line: Option<LineMember>,
+}
+
+/// A member that is a consumer of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineMember {
+    pub(crate) line: u16,
+    pub(crate) consumer: u32,
+    pub(crate) settles: bool,
 }
 
 impl Member {
     /// A copy for this member.
-    fn entry(&self, group: u32, message: Message, redelivered: bool) -> Entry {
+    pub(crate) fn entry(&self, group: u32, message: Message, redelivered: bool) -> Entry {
         Entry {
             subscription_ids: if self.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(self.id) },
             group,
@@ -106,6 +119,7 @@ impl Kernel {
             peer_cursor: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            feed: None,
         };
         let index = match self.groups.iter().position(Option::is_none) {
             Some(free) => {
@@ -118,6 +132,11 @@ impl Kernel {
             }
         };
         self.group_by_key.insert(key.clone(), index);
+        if is_queue_address(filter) {
+            // What is published there waits in the queue.
+            self.link_group_to_queue(index, filter);
+            return index;
+        }
         let reliability = Reliability::ExactlyOnce;
         self.routes.insert(filter, Sink { target: index, id: 0, kind: SinkKind::Group, reliability, flags: 0 });
         index
@@ -141,7 +160,7 @@ impl Kernel {
     ) -> Option<bool> {
         let limit = self.limits.subscriptions_max;
         let known = self.find_group(name, wish.filter);
-        let member = Member { session: id, reliability, id: wish.id };
+        let member = Member { session: id, reliability, id: wish.id, line: None };
         if let Some(group) = known.and_then(|index| self.group_mut(index))
             && let Some(old) = group.members.iter_mut().find(|old| old.session == id)
         {
@@ -151,6 +170,7 @@ impl Kernel {
         if self.sessions.get(id)?.subscriptions.len() >= limit {
             return None;
         }
+        self.ensure_queue(wish.filter, fx);
         let index = self.group_for(&group_key(name, wish.filter), wish.filter);
         self.group_mut(index)?.members.push(member);
         let session = self.sessions.get_mut(id)?;
@@ -167,7 +187,7 @@ impl Kernel {
 
     /// From now on what the group holds is written down.
     pub(crate) fn make_group_durable<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
-        if self.group_number(index) != 0 {
+        if self.group_number(index) != 0 || self.is_fed(index) {
             return;
         }
         let number = self.next_number();
@@ -185,7 +205,11 @@ impl Kernel {
     /// The last member that outlives its link may have left: then what the others were given is theirs alone.
     fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        if group.number == 0 || self.has_durable_member(group) || group.peers.iter().any(|peer| peer.durable) {
+        if group.number == 0
+            || group.feed.is_some()
+            || self.has_durable_member(group)
+            || group.peers.iter().any(|peer| peer.durable)
+        {
             return;
         }
         fx.persist(&Record::GroupEnded { queue: group.number }, Safety::Lazy);
@@ -227,7 +251,7 @@ impl Kernel {
         self.forget_group_if_empty(index);
     }
 
-    fn forget_group_if_empty(&mut self, index: u32) {
+    pub(crate) fn forget_group_if_empty(&mut self, index: u32) {
         let Some(group) = self.group_mut(index) else { return };
         if !group.members.is_empty() || !group.peers.is_empty() {
             return;
@@ -240,11 +264,12 @@ impl Kernel {
         self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
+        self.unlink_group_from_queue(index);
         self.group_by_key.remove(&key);
         self.groups[index as usize] = None;
     }
 
-    fn online_members(&self, group: &Group) -> u32 {
+    pub(crate) fn online_members(&self, group: &Group) -> u32 {
         let online = |member: &&Member| self.sessions.get(member.session).is_some_and(|s| s.link.is_some());
         group.members.iter().filter(online).count() as u32
     }
@@ -277,6 +302,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
+        if from.all > 0 {
+            self.ensure_queue(filter, fx);
+        }
         let index = self.group_for(key, filter);
         if let Some(group) = self.group_mut(index) {
             group.peers.retain(|peer| peer.shard != from.shard);
@@ -395,6 +423,9 @@ impl Kernel {
     fn offer<E: Effects>(&mut self, index: u32, message: &Message, redelivered: bool, now: Time, fx: &mut E) {
         self.book_routed(None, message.address());
         if let Some(member) = self.choose_member(index, message, None) {
+            if let Some(line) = member.line {
+                return self.offer_to_line(index, member.session, line, message, redelivered, now, fx);
+            }
             let mut entry = member.entry(index, message.clone(), redelivered);
             let owner = self.own(index, &member, &mut entry);
             let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
@@ -468,6 +499,9 @@ impl Kernel {
             }
             return Some(waiting);
         };
+        if let Some(line) = member.line {
+            return self.give_to_line(index, member.session, line, waiting, now, fx);
+        }
         let from = if waiting.serial == 0 { 0 } else { self.group_number(index) };
         let entry = Entry { serial: waiting.serial, ..member.entry(index, waiting.message, waiting.redelivered) };
         self.hand_out(member.session);
@@ -476,7 +510,15 @@ impl Kernel {
     }
 
     /// Sends a copy to a member and writes down how it came there from queue `from`; 0 if it was not written down.
-    fn move_to<E: Effects>(&mut self, member: Member, entry: Entry, from: u64, index: u32, now: Time, fx: &mut E) {
+    pub(crate) fn move_to<E: Effects>(
+        &mut self,
+        member: Member,
+        entry: Entry,
+        from: u64,
+        index: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
         let mut entry = entry;
         let (id, old, redelivered, reliability) = (member.session, entry.serial, entry.redelivered, entry.reliability);
         if old == 0 && reliability < Reliability::ExactlyOnce {
@@ -526,7 +568,7 @@ impl Kernel {
     }
 
     /// A member that can take the message now, other than `except`.
-    fn choose_member(&mut self, index: u32, message: &Message, except: Option<SessionId>) -> Option<Member> {
+    pub(crate) fn choose_member(&mut self, index: u32, message: &Message, except: Option<SessionId>) -> Option<Member> {
         let strategy = self.limits.group_strategy;
         let random = self.random();
         let group = self.groups.get(index as usize)?.as_ref()?;
@@ -539,6 +581,9 @@ impl Kernel {
             let Some(session) = self.sessions.get(member.session) else { return false };
             if !session.access.allows(crate::access::Permission::Receive, message.address()) {
                 return false;
+            }
+            if let Some(line) = &member.line {
+                return self.consumer_can_take(member.session, line.line, line.consumer);
             }
             match member.reliability.min(message.reliability()) {
                 Reliability::AtMostOnce => session.link.is_some() && !session.congested,
@@ -575,6 +620,9 @@ impl Kernel {
     }
 
     pub(crate) fn hand_over_waiting<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        if let Some((queue, _)) = self.group_mut(index).and_then(|group| group.feed) {
+            return self.pump_queue(queue, now, fx);
+        }
         loop {
             let Some(group) = self.group_mut(index) else { return };
             let Some(waiting) = group.waiting.pop_front() else { return };
@@ -603,7 +651,7 @@ impl Kernel {
     /// Nobody here is online, but somebody elsewhere is: the waiting messages go there.
     fn hand_to_other_shard<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        if group.peers.is_empty() || self.online_members(group) > 0 {
+        if group.feed.is_some() || group.peers.is_empty() || self.online_members(group) > 0 {
             return;
         }
         let Some(&Peer { shard, .. }) = group.peers.iter().find(|peer| peer.online > 0) else { return };
@@ -687,6 +735,10 @@ impl Kernel {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
                 continue;
             };
+            if let Some((queue, _)) = group.feed {
+                self.return_to_queue(queue, message, serial, redelivered);
+                continue;
+            }
             group.waiting_bytes += bytes;
             group.waiting.push_front(Waiting { message, redelivered, serial });
             self.bytes_held += bytes;
@@ -697,6 +749,9 @@ impl Kernel {
         }
         for index in touched {
             self.hand_over_waiting(index, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
         }
     }
 
@@ -738,7 +793,8 @@ impl Kernel {
         let Some(slot) = self.sessions.get_mut(id).and_then(|session| session.window.get_mut(tag)) else { return true };
         let SlotState::ExpectSettle(entry) = &slot.state else { return true };
         let (index, message, serial, of_group) = (entry.group, entry.message.clone(), entry.serial, entry.of_group);
-        let member = self.choose_member(index, &message, Some(id));
+        // One that takes like from a queue is given what comes next, not what another has had.
+        let member = self.choose_member(index, &message, Some(id)).filter(|member| member.line.is_none());
         let Some(Some(group)) = self.groups.get(index as usize) else { return true };
         let (key, number) = (group.key.clone(), group.number);
         let shard = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard);

@@ -258,7 +258,7 @@ impl Session {
             subscriptions: self.subscriptions.len(),
             waiting: self.waiting_len(),
             waiting_bytes: self.waiting_bytes,
-            in_flight: self.window.len(),
+            in_flight: self.window.len() + self.lines.as_ref().map_or(0, |lines| lines.unsettled() as u32),
             in_flight_max: self.in_flight_max,
             congested: self.congested,
             received: self.received,

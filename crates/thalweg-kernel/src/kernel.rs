@@ -7,6 +7,7 @@ use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::{Accounts, Ledger};
 use crate::limits::Limits;
+use crate::queue::{Binding, Exchange, GivenUp, LineConsumer, Queue};
 use crate::rate::TokenBucket;
 use crate::route_cache::{RouteCache, Sink};
 use crate::routes::RouteTable;
@@ -16,6 +17,7 @@ use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
 use crate::transfer::Destination;
 use hashbrown::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Span, Time};
 
@@ -49,6 +51,22 @@ pub struct Kernel {
     pub(crate) cache: RouteCache,
     /// Rises when somebody's right to receive changes; remembered routes of an older epoch are worked out anew.
     pub(crate) access_epoch: u64,
+    pub(crate) queues: Vec<Option<Box<Queue>>>,
+    pub(crate) queues_free: Vec<u32>,
+    pub(crate) queue_by_address: Map<Arc<str>, u32>,
+    pub(crate) exchanges: Map<Box<str>, Exchange>,
+    pub(crate) bindings: Vec<Option<Box<Binding>>>,
+    pub(crate) bindings_free: Vec<u32>,
+    /// Bindings that compare properties.
+    pub(crate) comparing_bindings: usize,
+    /// What queues gave up during this command.
+    pub(crate) dead_letters: VecDeque<GivenUp>,
+    /// Queues that have something for groups since this command began.
+    pub(crate) queues_to_pump: Vec<u32>,
+    /// That is being seen to.
+    pub(crate) is_after_queues: bool,
+    /// Consumers that leave, while what they have not settled goes back.
+    pub(crate) leaving: Vec<(SessionId, u16, LineConsumer)>,
     pub(crate) groups: Vec<Option<Group>>,
     pub(crate) group_by_key: Map<Arc<str>, u32>,
     pub(crate) last_values: LastValues,
@@ -96,6 +114,17 @@ impl Kernel {
             routes: RouteTable::new(seed),
             cache: RouteCache::default(),
             access_epoch: 0,
+            queues: Vec::new(),
+            queues_free: Vec::new(),
+            queue_by_address: Map::default(),
+            exchanges: Map::default(),
+            bindings: Vec::new(),
+            bindings_free: Vec::new(),
+            comparing_bindings: 0,
+            dead_letters: VecDeque::new(),
+            queues_to_pump: Vec::new(),
+            is_after_queues: false,
+            leaving: Vec::new(),
             groups: Vec::new(),
             group_by_key: Map::default(),
             last_values,

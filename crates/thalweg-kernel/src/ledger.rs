@@ -32,11 +32,17 @@ pub enum DropReason {
     LinkGone,
     /// It waited on disk and could not be read back.
     Unreadable,
+    /// Its queue ended.
+    QueueEnded,
+    /// Its queue was emptied.
+    Purged,
+    /// It was delivered as often as its queue allows, and always came back.
+    DeliveryLimit,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 10] = [
+    pub const ALL: [DropReason; 13] = [
         DropReason::QueueFull,
         DropReason::SlowReceiver,
         DropReason::TooLarge,
@@ -47,6 +53,9 @@ impl DropReason {
         DropReason::AccessDenied,
         DropReason::LinkGone,
         DropReason::Unreadable,
+        DropReason::QueueEnded,
+        DropReason::Purged,
+        DropReason::DeliveryLimit,
     ];
 
     /// The reason's name in metrics and logs.
@@ -62,6 +71,9 @@ impl DropReason {
             DropReason::AccessDenied => "access_denied",
             DropReason::LinkGone => "link_gone",
             DropReason::Unreadable => "unreadable",
+            DropReason::QueueEnded => "queue_ended",
+            DropReason::Purged => "purged",
+            DropReason::DeliveryLimit => "delivery_limit",
         }
     }
 }

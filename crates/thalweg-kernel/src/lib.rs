@@ -5,7 +5,7 @@
 //! share nothing and send each other [`ShardMessage`]s.
 //!
 //! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
-//! `session`, `subscribe`, `settle`, `group`, `retained`, `shards`, `timers`, `inspect`. What outlives the process is in
+//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `shards`, `timers`, `inspect`. What outlives the process is in
 //! `journal` (what is written down and what it adds up to), `durable` (when), `disk_queue`, `transfer` and `restore`.
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ pub mod last_value;
 mod ledger;
 mod limits;
 mod publish;
+mod queue;
 pub mod rate;
 mod restore;
 mod retained;
@@ -36,13 +37,17 @@ mod timers;
 mod transfer;
 mod window;
 
-pub use effects::{Answer, CloseReason, Delivery, Effects, Fetch, Native, Safety, Sent, Spot, Subscribed};
+pub use effects::{Answer, CloseReason, Delivery, Effects, Fetch, Handover, Native, Safety, Sent, Spot, Subscribed};
 pub use ids::{LinkId, SessionId, ShardId, Tag, Ticket};
 pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
 pub use limits::{GroupStrategy, Limits, Overflow};
 pub use publish::{Draft, Outcome, Published};
+pub use queue::{
+    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, ExchangeView, QueueLimits,
+    QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal, Verdict, exchange_address, queue_address,
+};
 pub use restore::{GroupName, Part};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};

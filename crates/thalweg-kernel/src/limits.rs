@@ -81,6 +81,18 @@ pub struct Limits {
     /// Whether a group's at-least-once deliveries that a member has not settled go to the others as soon as its link
     /// ends.
     pub group_redispatch: bool,
+    /// Queues with names.
+    pub queues_max: usize,
+    /// Messages that may wait in one of them, whatever was declared; more are refused.
+    pub named_queue_messages_max: u64,
+    /// Bytes of payload that may wait in one of them; more are refused.
+    pub named_queue_bytes_max: u64,
+    /// Exchanges, beside those that are always there.
+    pub exchanges_max: usize,
+    /// Bindings of all exchanges.
+    pub bindings_max: usize,
+    /// Bytes of messages of one transaction.
+    pub transaction_bytes_max: usize,
     /// Whether `Subscribe` may name a group.
     pub groups_enabled: bool,
     /// Whether filters may hold wildcards.
@@ -124,6 +136,12 @@ impl Default for Limits {
             group_strategy: GroupStrategy::RoundRobin,
             group_settle_timeout: Span::from_secs(30),
             group_redispatch: true,
+            queues_max: 100_000,
+            named_queue_messages_max: 10_000_000,
+            named_queue_bytes_max: 4 << 30,
+            exchanges_max: 10_000,
+            bindings_max: 1_000_000,
+            transaction_bytes_max: 64 << 20,
             groups_enabled: true,
             wildcards_enabled: true,
             reliability_max: Reliability::ExactlyOnce,

@@ -30,6 +30,8 @@ pub struct Draft<'a> {
     pub retain: RetainOp,
     /// How long it is worth delivering.
     pub expires_in: Option<Span>,
+    /// Higher goes first where a queue orders by it.
+    pub priority: u8,
     /// Its metadata.
     pub properties: Option<&'a Properties>,
     /// The publisher's number for an exactly-once message; not routed twice until released.
@@ -60,6 +62,8 @@ pub enum Outcome {
     BadAddress,
     /// It would have to be kept and there is no room; nothing has happened. The publisher may try again later.
     Full,
+    /// A queue that rather refuses than forgets is full; other receivers may have got it.
+    Refused,
 }
 
 /// The address a session published to last, so that publishing there again costs a comparison.
@@ -124,6 +128,8 @@ impl Kernel {
         let durable = |receiver: &Receiver| self.sessions.get(receiver.session).is_some_and(|session| session.durable);
         route.receivers.iter().any(durable)
             || route.groups.iter().any(|group| self.group_number(*group) != 0)
+            || route.queues.iter().any(|queue| self.queue(*queue).is_some_and(|queue| queue.durable))
+            || !route.conditional.is_empty()
             || !route.shards.is_empty()
     }
 
@@ -198,7 +204,7 @@ impl Kernel {
 
     /// What most messages need, without what few do.
     #[inline]
-    fn spread<E: Effects>(
+    pub(crate) fn spread<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
@@ -210,6 +216,7 @@ impl Kernel {
             && (draft.reliability == Reliability::AtMostOnce || !self.limits.journal)
             && route.groups.is_empty()
             && route.shards.is_empty()
+            && !route.has_queues()
             && !route.receivers.is_empty();
         if !is_simple {
             return self.spread_fully(publisher, route, draft, now, fx);
@@ -245,11 +252,10 @@ impl Kernel {
                 Retained::Refused => self.ledger.retain_refused += 1,
             }
         }
-        let outcome = if route.is_empty() {
-            self.ledger.unmatched += 1;
-            Outcome::NoMatch
-        } else {
-            self.ledger.matched += 1;
+        let mut outcome = Outcome::Accepted;
+        let mut wanted = false;
+        if route.wants_more_than_queues() {
+            wanted = true;
             self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
             if !route.groups.is_empty() || !route.shards.is_empty() {
                 let message = self.keep(publisher, draft, &mut kept, now);
@@ -270,10 +276,32 @@ impl Kernel {
                     fx.send(crate::ShardId(shard), ShardMessage::Publish { message, safety, from, only });
                 }
             }
-            Outcome::Accepted
-        };
+        }
+        if route.has_queues() {
+            let message = self.keep(publisher, draft, &mut kept, now);
+            let queued = self.spread_to_queues(route, &message, draft.properties, now, fx);
+            wanted |= queued.wanted;
+            if queued.refused {
+                outcome = Outcome::Refused;
+            }
+        }
         if self.limits.journal {
             self.write_down(publisher, route, draft, is_last_value, sent_away, now, fx);
+        }
+        if !route.redirects.is_empty() {
+            let message = self.keep(publisher, draft, &mut kept, now);
+            for address in &route.redirects {
+                wanted |= self.spread_redirected(address, &message, now, fx);
+            }
+        }
+        if wanted {
+            self.ledger.matched += 1;
+        } else {
+            self.ledger.unmatched += 1;
+            outcome = Outcome::NoMatch;
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
         }
         outcome
     }
@@ -398,6 +426,7 @@ impl Kernel {
                 redelivered: false,
                 tag: 0,
                 expires_in_secs: draft.expires_in.map(|span| span.secs_ceil().min(u64::from(u32::MAX)) as u32),
+                priority: draft.priority,
                 properties: draft.properties,
                 subscription_ids,
                 native: if retain { None } else { draft.native },
@@ -508,6 +537,7 @@ impl Kernel {
             uid,
             draft.properties.cloned().map(Box::new),
         );
+        let message = if draft.priority > 0 { message.with_priority(draft.priority) } else { message };
         *kept = Some(message.clone());
         message
     }
@@ -663,6 +693,7 @@ impl Entry {
                 let left = Span::from_nanos(expires.since(now).nanos().saturating_sub(1_000_000));
                 left.secs_ceil().clamp(1, u64::from(u32::MAX)) as u32
             }),
+            priority: self.message.priority(),
             properties: self.message.properties(),
             subscription_ids: self.subscription_ids.as_slice(),
             native: None,

@@ -8,6 +8,7 @@ use crate::group::{Member, Waiting, group_key};
 use crate::ids::SessionId;
 use crate::journal::{Record, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
 use crate::publish::Memo;
+use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, HeldTickets, NO_GROUP, Session, Will};
 use crate::shards::ShardMessage;
@@ -31,6 +32,8 @@ pub struct Part {
     pub groups: Vec<(u64, StoredGroup)>,
     /// Name and filter of each group that held anything, wherever it is now, by its number.
     pub group_names: Arc<HashMap<u64, GroupName>>,
+    /// Queues with names, exchanges and bindings, and what waits in them.
+    pub terms: Vec<(u64, StoredGroup)>,
     /// What was under way between shards, by the number of the queue where it stands meanwhile.
     pub transfers: Vec<(u64, StoredGroup)>,
     /// Last values: place and length of their messages' records.
@@ -65,6 +68,10 @@ impl State {
                 parts[usize::from(to.bringer(shards))].transfers.push((number, group));
                 continue;
             }
+            if StoredTerms::of(&group).is_some() {
+                parts[usize::from(home(crate::queue::HOME, shards).0)].terms.push((number, group));
+                continue;
+            }
             let shards = members.get(&(group.name.clone(), group.filter.clone()));
             let was = shard_of(number);
             let stays = shards.is_some_and(|shards| shards.contains(&was));
@@ -78,6 +85,7 @@ impl State {
             // The order in which they were opened; a map has none.
             part.sessions.sort_unstable_by_key(|(number, _)| *number);
             part.groups.sort_unstable_by_key(|(number, _)| *number);
+            part.terms.sort_unstable_by_key(|(number, group)| (StoredTerms::of(group), *number));
             part.group_names = group_names.clone();
             part.transfers.sort_unstable_by_key(|(number, _)| *number);
         }
@@ -117,6 +125,9 @@ impl Kernel {
                 None => self.ledger.drop(DropReason::Unreadable),
             }
         }
+        for (number, terms) in part.terms {
+            self.restore_terms(number, terms, read, now, fx);
+        }
         let mut group_copies: Vec<(SessionId, u16, u64)> = Vec::new();
         for (number, stored) in part.sessions {
             let through_groups: Vec<(u16, u64)> = stored
@@ -137,7 +148,8 @@ impl Kernel {
         for (id, tag, group) in group_copies {
             // What waited in the group may be on another shard now. A copy whose session has left it is the session's own.
             let named = || part.group_names.get(&group).and_then(|(name, filter)| self.find_group(name, filter));
-            let Some(index) = groups.get(&group).copied().or_else(named) else { continue };
+            let of_queue = || self.group_of_queue(id, group);
+            let Some(index) = groups.get(&group).copied().or_else(named).or_else(of_queue) else { continue };
             let Some(session) = self.sessions.get_mut(id) else { continue };
             if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.get_mut(tag) {
                 entry.group = index;
@@ -232,6 +244,7 @@ impl Kernel {
             group_in_flight: 0,
             group_timer: false,
             scans: Vec::new(),
+            lines: None,
             meters: None,
             received: 0,
             routed: 0,
@@ -269,7 +282,7 @@ impl Kernel {
             None => NO_GROUP,
             Some(name) => {
                 let index = self.group_for(&group_key(name, &stored.filter), &stored.filter);
-                let member = Member { session: id, reliability: stored.reliability, id: stored.id };
+                let member = Member { session: id, reliability: stored.reliability, id: stored.id, line: None };
                 if let Some(group) = self.group_mut(index) {
                     group.members.push(member);
                 }

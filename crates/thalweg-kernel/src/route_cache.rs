@@ -11,7 +11,7 @@ use thalweg_model::Reliability;
 /// What sits at a filter of the route table. Small, because there are millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sink {
-    /// Session, group or shard, as `kind` says.
+    /// Session, group, shard, queue or binding, as `kind` says.
     pub(crate) target: u32,
     /// The subscription's identifier, 0 if it has none.
     pub(crate) id: u32,
@@ -29,6 +29,10 @@ pub(crate) enum SinkKind {
     Group,
     /// Another shard has sessions that want it.
     Shard,
+    /// A queue with a name.
+    Queue,
+    /// A binding of an exchange.
+    Binding,
 }
 
 /// The publisher's own messages are not wanted.
@@ -48,6 +52,16 @@ pub(crate) struct Route {
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) groups: Vec<u32>,
     pub(crate) shards: Vec<u16>,
+    /// Queues with names, each once.
+    pub(crate) queues: Vec<u32>,
+    /// Bindings that compare properties, and the address under which each does.
+    pub(crate) conditional: Vec<(u32, Box<str>)>,
+    /// Addresses whose messages go to an alternate exchange if none of their `conditional` bindings wants them.
+    pub(crate) alternates: Vec<(Box<str>, Box<str>)>,
+    /// Addresses that exchanges lead to and that sessions want.
+    pub(crate) redirects: Vec<Box<str>>,
+    /// The stamps of what those addresses led to when this was worked out, by bucket.
+    pub(crate) led: Vec<(u16, u64)>,
     /// How safe publishes there are before they are acknowledged, if a filter says so.
     pub(crate) safety: Option<Safety>,
 }
@@ -65,7 +79,21 @@ pub(crate) struct Receiver {
 
 impl Route {
     pub(crate) fn is_empty(&self) -> bool {
-        self.receivers.is_empty() && self.groups.is_empty() && self.shards.is_empty()
+        !self.wants_more_than_queues() && !self.has_queues()
+    }
+
+    /// Whether sessions want it, here or elsewhere.
+    pub(crate) fn wants_more_than_queues(&self) -> bool {
+        !(self.receivers.is_empty() && self.groups.is_empty() && self.shards.is_empty())
+    }
+
+    /// Whether queues want it, or may want it, or it is led on.
+    #[inline]
+    pub(crate) fn has_queues(&self) -> bool {
+        !(self.queues.is_empty()
+            && self.conditional.is_empty()
+            && self.alternates.is_empty()
+            && self.redirects.is_empty())
     }
 }
 
@@ -99,7 +127,9 @@ impl Kernel {
     /// Whether a remembered route still holds.
     #[inline]
     pub(crate) fn is_current(&self, route: &Route) -> bool {
-        route.stamp == self.routes.stamp_of(route.bucket) && route.epoch == self.access_epoch
+        route.stamp == self.routes.stamp_of(route.bucket)
+            && route.epoch == self.access_epoch
+            && route.led.iter().all(|(bucket, stamp)| *stamp == self.routes.stamp_of(*bucket))
     }
 
     /// The route of an address, remembered or worked out.
@@ -128,6 +158,7 @@ impl Kernel {
         let said = self.limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
         route.safety = said.map(|(_, safety)| *safety).max();
         let mut sinks: Vec<Sink> = Vec::new();
+        let mut bindings: Vec<u32> = Vec::new();
         self.routes.for_each_match(address, |sink| match sink.kind {
             SinkKind::Session => sinks.push(*sink),
             SinkKind::Group => {
@@ -141,7 +172,13 @@ impl Kernel {
                     route.shards.push(shard);
                 }
             }
+            SinkKind::Queue => route.queues.push(sink.target),
+            SinkKind::Binding => bindings.push(sink.target),
         });
+        if !bindings.is_empty() || (!self.exchanges.is_empty() && address.starts_with('$')) {
+            let is_wanted = !sinks.is_empty() || !route.is_empty();
+            self.follow(address, &bindings, is_wanted, &mut route);
+        }
         // Stable: a session's subscriptions stay in the order in which they matched.
         sinks.sort_by_key(|sink| sink.target);
         for same in sinks.chunk_by(|a, b| a.target == b.target) {

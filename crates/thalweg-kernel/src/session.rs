@@ -6,6 +6,7 @@ use crate::effects::{CloseReason, Effects, Safety, Sent};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::Memo;
+use crate::queue::Lines;
 use crate::rate::TokenBucket;
 use crate::retained::Scan;
 use crate::timers::TimerKind;
@@ -224,6 +225,8 @@ pub(crate) struct Session {
     /// A timer watches for group copies that are not settled in time.
     pub(crate) group_timer: bool,
     pub(crate) scans: Vec<Scan>,
+    /// What takes from queues with names, if it ever did.
+    pub(crate) lines: Option<Box<Lines>>,
     pub(crate) meters: Option<Box<Meters>>,
     pub(crate) received: u64,
     pub(crate) routed: u64,
@@ -386,6 +389,7 @@ impl Kernel {
             group_in_flight: 0,
             group_timer: false,
             scans: Vec::new(),
+            lines: None,
             meters: self.limits.meters(&open.grants, now),
             received: 0,
             routed: 0,
@@ -604,6 +608,7 @@ impl Kernel {
             reliability: will.reliability,
             retain: will.retain,
             expires_in: will.expires_in,
+            priority: 0,
             properties: will.properties.as_deref(),
             ticket: 0,
             native: None,
@@ -627,6 +632,7 @@ impl Kernel {
         }
         // The end of the session publishes a delayed will.
         self.publish_will(id, now, fx);
+        self.close_lines(id, now, fx);
         let moved = self.take_group_copies(id);
         self.drop_all_subscriptions(id, now, fx);
         let Some(mut session) = self.sessions.remove(id) else { return };

@@ -146,6 +146,9 @@ impl Kernel {
         if self.sessions.get(id).is_some_and(|session| !session.scans.is_empty()) {
             self.run_scans(id, now, fx);
         }
+        if self.sessions.get(id).is_some_and(|session| session.lines.is_some()) {
+            self.pump_lines(id, now, fx);
+        }
     }
 
     /// Drops everything in a session's queue that has expired; for queues nobody reads. What is on disk is looked at when

@@ -181,8 +181,17 @@ impl Kernel {
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         self.spread_to_all(None, &route, &draft, &mut Some(message.clone()), now, fx);
+        if route.has_queues() {
+            self.spread_to_queues(&route, message, message.properties(), now, fx);
+        }
         if !self.pending_references.is_empty() {
             self.persist_kept(message, false, safety, fx);
+        }
+        for address in &route.redirects {
+            self.spread_redirected(address, message, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
         }
     }
 

@@ -223,9 +223,10 @@ impl Kernel {
         }
     }
 
-    /// Whether a session of this shard has a subscription of its own to exactly this filter.
+    /// Whether a session of this shard, or one of its queues, wants exactly this filter.
     pub(crate) fn is_wanted_here(&self, filter: &str) -> bool {
-        self.routes.sinks(filter).iter().any(|sink| sink.kind == SinkKind::Session)
+        let is_ours = |sink: &Sink| matches!(sink.kind, SinkKind::Session | SinkKind::Queue | SinkKind::Binding);
+        self.routes.sinks(filter).iter().any(is_ours)
     }
 
     /// Removes subscriptions and answers `ticket` at once: what other shards still forward finds nobody here.

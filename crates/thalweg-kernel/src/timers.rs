@@ -16,6 +16,10 @@ pub(crate) enum TimerKind {
     SessionExpiry,
     /// Copies that came through a group should be settled by now.
     GroupSettle,
+    /// The head of a queue has had its time; the number is the queue's.
+    QueueHead,
+    /// A queue may have been idle for as long as it may; the number is the queue's.
+    QueueIdle,
 }
 
 /// Timers in order of time. Setting is cheap and nothing is cancelled: a timer that fires looks whether it still means
@@ -56,15 +60,10 @@ impl Kernel {
     /// Does everything that is due.
     pub fn on_timeout<E: Effects>(&mut self, now: Time, fx: &mut E) {
         while let Some((id, kind)) = self.timers.due(now) {
-            let Some(session) = self.sessions.get(id) else { continue };
             match kind {
-                TimerKind::Will if session.will_due <= now => self.publish_will(id, now, fx),
-                TimerKind::SessionExpiry if session.link.is_none() && session.expires_at <= now => {
-                    self.ledger.sessions_expired += 1;
-                    self.end_session(id, now, fx);
-                }
-                TimerKind::GroupSettle if session.group_timer => self.on_group_settle_timeout(id, now, fx),
-                _ => {}
+                TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
+                TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
+                _ => self.on_session_timer(id, kind, now, fx),
             }
         }
         if now >= self.sweep_at {
@@ -79,6 +78,19 @@ impl Kernel {
                 self.sweep_next = (self.sweep_next + 1) % self.sessions.capacity().max(1) as u32;
                 self.expire_waiting(SessionId(self.sweep_next), now, fx);
             }
+        }
+    }
+
+    fn on_session_timer<E: Effects>(&mut self, id: SessionId, kind: TimerKind, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get(id) else { return };
+        match kind {
+            TimerKind::Will if session.will_due <= now => self.publish_will(id, now, fx),
+            TimerKind::SessionExpiry if session.link.is_none() && session.expires_at <= now => {
+                self.ledger.sessions_expired += 1;
+                self.end_session(id, now, fx);
+            }
+            TimerKind::GroupSettle if session.group_timer => self.on_group_settle_timeout(id, now, fx),
+            _ => {}
         }
     }
 

@@ -8,10 +8,11 @@ mod address;
 mod filter;
 mod message;
 mod properties;
+pub mod syntax;
 mod time;
 
 pub use address::{Address, AddressError, LEVEL_SEPARATOR, TENANT_DEFAULT, first_level};
 pub use filter::{Filter, FilterError, Level};
 pub use message::{Message, Reliability, RetainOp};
-pub use properties::{Properties, PropertyValue};
+pub use properties::{Death, DeathReason, Details, NativeProperties, Properties, PropertyValue};
 pub use time::{Span, Time};

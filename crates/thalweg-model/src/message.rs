@@ -88,6 +88,14 @@ impl Message {
         }))
     }
 
+    /// The same message with a priority. To be called on a message that nobody shares yet; otherwise it stays as it is.
+    pub fn with_priority(mut self, priority: u8) -> Self {
+        if let Some(kept) = Arc::get_mut(&mut self.0) {
+            kept.priority = priority;
+        }
+        self
+    }
+
     /// Whether both are the same message, not just equal ones.
     pub fn is_same(&self, other: &Message) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -14,6 +14,79 @@ pub struct Properties {
     pub correlation: Option<Box<[u8]>>,
     /// The user's own properties: ordered, names may repeat.
     pub user: Vec<(Box<str>, PropertyValue)>,
+    /// What few messages say.
+    pub details: Option<Box<Details>>,
+    /// The publisher's own encoding of its metadata. Where it is given, what it says is not repeated in the other fields; they
+    /// only say what the broker added (see [`Details::deaths`]).
+    pub native: Option<NativeProperties>,
+}
+
+/// Metadata as its publisher encoded it: the same protocol gives it back unchanged, others decode it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeProperties {
+    /// Which encoding; fronts agree among themselves on the numbers.
+    pub dialect: u8,
+    /// The encoded metadata.
+    pub bytes: Box<[u8]>,
+}
+
+/// Metadata that few messages have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// The publisher's name for the message.
+    pub message_id: Option<Box<str>>,
+    /// How the payload is encoded beside its media type, e.g. `gzip`.
+    pub content_encoding: Option<Box<str>>,
+    /// What kind of message it is, in the publisher's words.
+    pub kind: Option<Box<str>>,
+    /// The program that published it.
+    pub app_id: Option<Box<str>>,
+    /// The user who published it.
+    pub user_id: Option<Box<str>>,
+    /// When the publisher says that it was made, in seconds since 1970.
+    pub timestamp_secs: Option<u64>,
+    /// Queues that gave it up, the latest first; one entry per queue and reason.
+    pub deaths: Vec<Death>,
+}
+
+/// A queue gave a message up, and it went on as a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// The queue's address.
+    pub queue: Box<str>,
+    /// Why.
+    pub reason: DeathReason,
+    /// How often, in that queue for that reason.
+    pub count: u64,
+    /// The address the message was published to when it came into that queue.
+    pub address: Box<str>,
+    /// When it happened first, in seconds since 1970.
+    pub first_secs: u64,
+    /// The life it was given by its publisher, in milliseconds, if it died of that.
+    pub lifetime_ms: Option<u64>,
+}
+
+/// Why a queue gave a message up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DeathReason {
+    /// A consumer would not have it.
+    Rejected = 0,
+    /// Its time ran out.
+    Expired = 1,
+    /// The queue was full.
+    Overflow = 2,
+    /// It was delivered as often as it may be.
+    DeliveryLimit = 3,
+}
+
+impl DeathReason {
+    /// The reason of that number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [DeathReason::Rejected, DeathReason::Expired, DeathReason::Overflow, DeathReason::DeliveryLimit]
+            .get(usize::from(number))
+            .copied()
+    }
 }
 
 /// A typed property value. Protocols that only know strings write [`PropertyValue::Text`].
@@ -29,6 +102,8 @@ pub enum PropertyValue {
     Float(f64),
     /// Opaque bytes.
     Bytes(Box<[u8]>),
+    /// A name without a value.
+    Nothing,
 }
 
 impl Properties {
@@ -39,6 +114,8 @@ impl Properties {
             && self.reply_to.is_none()
             && self.correlation.is_none()
             && self.user.is_empty()
+            && self.details.is_none()
+            && self.native.is_none()
     }
 
     /// Bytes of memory held, for byte-bounded queues.
@@ -58,5 +135,22 @@ impl Properties {
             + text(&self.reply_to)
             + self.correlation.as_ref().map_or(0, |c| c.len())
             + self.user.iter().map(user).sum::<usize>()
+            + self.details.as_ref().map_or(0, |details| details.bytes())
+            + self.native.as_ref().map_or(0, |native| native.bytes.len())
+    }
+}
+
+impl Details {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Details::default()
+    }
+
+    /// Bytes of memory held.
+    pub fn bytes(&self) -> usize {
+        let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs: _, deaths } = self;
+        let texts = [message_id, content_encoding, kind, app_id, user_id].into_iter().flatten();
+        let deaths = deaths.iter().map(|death| size_of::<Death>() + death.queue.len() + death.address.len());
+        size_of::<Self>() + texts.map(|text| text.len()).sum::<usize>() + deaths.sum::<usize>()
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn publish(observer: &Observer) {
                 payload: value.as_bytes(),
                 reliability: Reliability::AtMostOnce,
                 retain: RetainOp::Set,
+                priority: 0,
                 expires_in: None,
                 properties: None,
                 ticket: 0,

@@ -106,6 +106,7 @@ impl TextPairs for UserProperties<'_> {
                 PropertyValue::Bool(value) => each(name, if *value { "true" } else { "false" }),
                 PropertyValue::Integer(value) => each(name, &value.to_string()),
                 PropertyValue::Float(value) => each(name, &value.to_string()),
+                PropertyValue::Nothing => each(name, ""),
                 PropertyValue::Bytes(_) => {}
             }
         }

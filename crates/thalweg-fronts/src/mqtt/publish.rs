@@ -67,6 +67,7 @@ impl MqttFront {
                 (true, true) => RetainOp::Clear, // [MQTT-3.3.1-6]
                 (true, false) => RetainOp::Set,
             },
+            priority: 0,
             expires_in,
             properties: properties.as_ref(),
             ticket: publish.id,
@@ -104,7 +105,7 @@ impl MqttFront {
             Outcome::Denied => ReasonCode::NotAuthorized,
             Outcome::BadAddress => ReasonCode::TopicNameInvalid,
             // Only MQTT 5 can say so; see `on_publish`.
-            Outcome::Full => ReasonCode::QuotaExceeded,
+            Outcome::Full | Outcome::Refused => ReasonCode::QuotaExceeded,
         };
         match qos {
             QoS::AtMostOnce => {}

@@ -554,6 +554,7 @@ impl Net {
                     payload: b"",
                     reliability: Reliability::AtMostOnce,
                     retain: RetainOp::Clear,
+                    priority: 0,
                     expires_in: None,
                     properties: None,
                     ticket: 0,

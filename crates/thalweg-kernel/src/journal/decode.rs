@@ -1,12 +1,16 @@
 //! How records are read. Whatever the bytes, the answer is a record or a fault.
 
 use super::codec::Input;
-use super::encode::{body_flag, kind, property_flag, reference_flag, session_flag, subscription_flag, value_kind};
+use super::encode::{
+    body_flag, detail_flag, kind, property_flag, reference_flag, session_flag, subscription_flag, value_kind,
+};
 use super::record::{
     BodyRecord, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
 };
 use std::borrow::Cow;
-use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Time};
+use thalweg_model::{
+    Death, DeathReason, Details, NativeProperties, Properties, PropertyValue, Reliability, RetainOp, Time,
+};
 
 impl<'a> Record<'a> {
     /// Reads the record that `bytes` begin with and says how many bytes it has.
@@ -36,8 +40,8 @@ pub fn message_at(record: &[u8]) -> Result<thalweg_model::Message, RecordFault> 
     for _ in 0..head.references {
         reference(&mut fields)?;
     }
-    let properties = head.properties(&mut fields)?;
-    Ok(thalweg_model::Message::new(
+    let (properties, priority) = head.properties(&mut fields)?;
+    let message = thalweg_model::Message::new(
         head.address,
         fields.rest(),
         head.reliability,
@@ -46,7 +50,8 @@ pub fn message_at(record: &[u8]) -> Result<thalweg_model::Message, RecordFault> 
         head.ingress,
         head.publisher,
         properties.map(Box::new),
-    ))
+    );
+    Ok(message.with_priority(priority))
 }
 
 /// The record's kind and its fields, behind which `input` goes on.
@@ -102,8 +107,8 @@ impl<'a> MessageHead<'a> {
     }
 
     /// What stands behind the references.
-    fn properties(&self, fields: &mut Input<'_>) -> Result<Option<Properties>, RecordFault> {
-        if self.flags & body_flag::PROPERTIES != 0 { properties(fields).map(Some) } else { Ok(None) }
+    fn properties(&self, fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), RecordFault> {
+        if self.flags & body_flag::PROPERTIES != 0 { properties(fields) } else { Ok((None, 0)) }
     }
 }
 
@@ -117,14 +122,15 @@ fn message<'a>(fields: &mut Input<'a>) -> Result<Message<'a>, RecordFault> {
         }
         references.push(reference);
     }
-    let properties = head.properties(fields)?.map(Cow::Owned);
+    let (properties, priority) = head.properties(fields)?;
     Ok(Message {
         body: BodyRecord {
             address: head.address,
             payload: fields.rest(),
             reliability: head.reliability,
             retain: head.retain,
-            properties,
+            priority,
+            properties: properties.map(Cow::Owned),
         },
         expires: head.expires,
         ingress: head.ingress,
@@ -239,9 +245,13 @@ fn will<'a>(fields: &mut Input<'a>, session_flags: u8) -> Result<WillRecord<'a>,
         body: BodyRecord {
             reliability: fields.reliability(flags)?,
             retain: fields.retain(flags >> 2)?,
+            priority: 0,
             address: fields.text()?,
             payload: fields.bytes()?,
-            properties: if flags & body_flag::PROPERTIES != 0 { Some(Cow::Owned(properties(fields)?)) } else { None },
+            properties: match flags & body_flag::PROPERTIES {
+                0 => None,
+                _ => properties(fields)?.0.map(Cow::Owned),
+            },
         },
         delay: fields.span()?,
         due: fields.moment()?,
@@ -265,16 +275,19 @@ fn subscription<'a>(fields: &mut Input<'a>) -> Result<SubscriptionRecord<'a>, Re
     })
 }
 
-fn properties(fields: &mut Input<'_>) -> Result<Properties, RecordFault> {
+/// With the message's priority, which stands among them.
+fn properties(fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), RecordFault> {
     let flags = fields.byte()?;
-    fields.no_flags(flags >> 5)?;
     let is = |flag: u8| flags & flag != 0;
+    let priority = if is(property_flag::PRIORITY) { fields.byte()? } else { 0 };
     let mut properties = Properties {
         content_type: if is(property_flag::CONTENT_TYPE) { Some(fields.text()?.into()) } else { None },
         payload_is_text: is(property_flag::TEXT_KNOWN).then_some(is(property_flag::IS_TEXT)),
         reply_to: if is(property_flag::REPLY_TO) { Some(fields.text()?.into()) } else { None },
         correlation: if is(property_flag::CORRELATION) { Some(fields.bytes()?.into()) } else { None },
         user: Vec::new(),
+        details: None,
+        native: None,
     };
     let count = fields.count(2)?;
     for _ in 0..count {
@@ -289,9 +302,49 @@ fn properties(fields: &mut Input<'_>) -> Result<Properties, RecordFault> {
             }
             value_kind::FLOAT => PropertyValue::Float(f64::from_bits(u64::from_le_bytes(fields.array()?))),
             value_kind::BYTES => PropertyValue::Bytes(fields.bytes()?.into()),
+            value_kind::NOTHING => PropertyValue::Nothing,
             _ => return Err(fields.fault("an unknown kind of property value")),
         };
         properties.user.push((name, value));
     }
-    Ok(properties)
+    if is(property_flag::DETAILS) {
+        properties.details = Some(Box::new(details(fields)?));
+    }
+    if is(property_flag::NATIVE) {
+        properties.native = Some(NativeProperties { dialect: fields.byte()?, bytes: fields.bytes()?.into() });
+    }
+    // A priority needs a place to stand, even where there is nothing else.
+    Ok(((priority == 0 || !properties.is_empty()).then_some(properties), priority))
+}
+
+fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
+    let flags = fields.byte()?;
+    fields.no_flags(flags >> 6)?;
+    let mut text = |flag: u8| -> Result<_, RecordFault> {
+        if flags & flag != 0 { Ok(Some(fields.text()?.into())) } else { Ok(None) }
+    };
+    let mut details = Details {
+        message_id: text(detail_flag::MESSAGE_ID)?,
+        content_encoding: text(detail_flag::CONTENT_ENCODING)?,
+        kind: text(detail_flag::KIND)?,
+        app_id: text(detail_flag::APP_ID)?,
+        user_id: text(detail_flag::USER_ID)?,
+        ..Details::default()
+    };
+    if flags & detail_flag::TIMESTAMP != 0 {
+        details.timestamp_secs = Some(fields.number()?);
+    }
+    for _ in 0..fields.count(6)? {
+        let queue = fields.text()?.into();
+        let reason = DeathReason::from_number(fields.byte()?);
+        details.deaths.push(Death {
+            queue,
+            reason: reason.ok_or_else(|| fields.fault("an unknown reason of a dead letter"))?,
+            count: fields.number()?,
+            address: fields.text()?.into(),
+            first_secs: fields.number()?,
+            lifetime_ms: fields.number()?.checked_sub(1),
+        });
+    }
+    Ok(details)
 }

@@ -4,7 +4,7 @@ use super::codec::{
     fill_number, put_bytes, put_deadline, put_moment, put_number, put_span, put_text, retain_bits, width,
 };
 use super::record::{BodyRecord, Message, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
-use thalweg_model::{Properties, PropertyValue};
+use thalweg_model::{Death, Details, Properties, PropertyValue};
 
 /// The first byte. A message's kind is more than one bit from every other, so that a flipped bit is
 /// always found.
@@ -67,6 +67,18 @@ pub(super) mod property_flag {
     pub const IS_TEXT: u8 = 1 << 2;
     pub const REPLY_TO: u8 = 1 << 3;
     pub const CORRELATION: u8 = 1 << 4;
+    pub const DETAILS: u8 = 1 << 5;
+    pub const NATIVE: u8 = 1 << 6;
+    pub const PRIORITY: u8 = 1 << 7;
+}
+
+pub(super) mod detail_flag {
+    pub const MESSAGE_ID: u8 = 1;
+    pub const CONTENT_ENCODING: u8 = 1 << 1;
+    pub const KIND: u8 = 1 << 2;
+    pub const APP_ID: u8 = 1 << 3;
+    pub const USER_ID: u8 = 1 << 4;
+    pub const TIMESTAMP: u8 = 1 << 5;
 }
 
 pub(super) mod value_kind {
@@ -76,6 +88,7 @@ pub(super) mod value_kind {
     pub const INTEGER: u8 = 3;
     pub const FLOAT: u8 = 4;
     pub const BYTES: u8 = 5;
+    pub const NOTHING: u8 = 6;
 }
 
 impl Record<'_> {
@@ -198,8 +211,8 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
     for reference in references.iter() {
         put_reference(out, reference, false);
     }
-    if let Some(properties) = properties {
-        put_properties(out, properties);
+    if properties.is_some() || body.priority > 0 {
+        put_properties(out, properties.unwrap_or(&Properties::default()), body.priority);
     }
     // The payload is what is left.
     out.extend_from_slice(body.payload);
@@ -212,7 +225,7 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
 }
 
 fn body_bits(body: &BodyRecord<'_>) -> u8 {
-    let properties = if body.properties.is_some() { body_flag::PROPERTIES } else { 0 };
+    let properties = if body.properties.is_some() || body.priority > 0 { body_flag::PROPERTIES } else { 0 };
     body.reliability as u8 | retain_bits(body.retain) << 2 | properties
 }
 
@@ -269,8 +282,8 @@ fn put_session(out: &mut Vec<u8>, session: &SessionRecord<'_>) {
         out.push(body_bits(body));
         put_text(out, body.address);
         put_bytes(out, body.payload);
-        if let Some(properties) = &body.properties {
-            put_properties(out, properties);
+        if body.properties.is_some() || body.priority > 0 {
+            put_properties(out, body.properties.as_deref().unwrap_or(&Properties::default()), body.priority);
         }
         put_span(out, *delay);
         put_deadline(out, *due);
@@ -312,10 +325,13 @@ fn properties_len_max(properties: &Properties) -> usize {
         + text(&properties.reply_to)
         + properties.correlation.as_ref().map_or(0, |bytes| 10 + bytes.len())
         + properties.user.iter().map(|(name, of)| 24 + name.len() + value(of)).sum::<usize>()
+        // Eleven bytes at the most before each of its texts; its memory is counted with 40 a field.
+        + properties.details.as_ref().map_or(0, |details| 80 + details.bytes() * 2)
+        + properties.native.as_ref().map_or(0, |native| 12 + native.bytes.len())
 }
 
-fn put_properties(out: &mut Vec<u8>, properties: &Properties) {
-    let Properties { content_type, payload_is_text, reply_to, correlation, user } = properties;
+fn put_properties(out: &mut Vec<u8>, properties: &Properties, priority: u8) {
+    let Properties { content_type, payload_is_text, reply_to, correlation, user, details, native } = properties;
     let mut flags = 0;
     if content_type.is_some() {
         flags |= property_flag::CONTENT_TYPE;
@@ -329,7 +345,19 @@ fn put_properties(out: &mut Vec<u8>, properties: &Properties) {
     if correlation.is_some() {
         flags |= property_flag::CORRELATION;
     }
+    if details.is_some() {
+        flags |= property_flag::DETAILS;
+    }
+    if native.is_some() {
+        flags |= property_flag::NATIVE;
+    }
+    if priority > 0 {
+        flags |= property_flag::PRIORITY;
+    }
     out.push(flags);
+    if priority > 0 {
+        out.push(priority);
+    }
     for text in [content_type, reply_to].into_iter().flatten() {
         put_text(out, text);
     }
@@ -358,6 +386,43 @@ fn put_properties(out: &mut Vec<u8>, properties: &Properties) {
                 out.push(value_kind::BYTES);
                 put_bytes(out, bytes);
             }
+            PropertyValue::Nothing => out.push(value_kind::NOTHING),
         }
+    }
+    if let Some(details) = details {
+        put_details(out, details);
+    }
+    if let Some(native) = native {
+        out.push(native.dialect);
+        put_bytes(out, &native.bytes);
+    }
+}
+
+fn put_details(out: &mut Vec<u8>, details: &Details) {
+    let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs, deaths } = details;
+    let texts = [
+        (message_id, detail_flag::MESSAGE_ID),
+        (content_encoding, detail_flag::CONTENT_ENCODING),
+        (kind, detail_flag::KIND),
+        (app_id, detail_flag::APP_ID),
+        (user_id, detail_flag::USER_ID),
+    ];
+    let said = texts.iter().filter(|(text, _)| text.is_some()).fold(0, |flags, (_, flag)| flags | flag);
+    out.push(said | if timestamp_secs.is_some() { detail_flag::TIMESTAMP } else { 0 });
+    for text in texts.iter().filter_map(|(text, _)| text.as_ref()) {
+        put_text(out, text);
+    }
+    if let Some(secs) = timestamp_secs {
+        put_number(out, *secs);
+    }
+    put_number(out, deaths.len() as u64);
+    for Death { queue, reason, count, address, first_secs, lifetime_ms } in deaths {
+        put_text(out, queue);
+        out.push(*reason as u8);
+        put_number(out, *count);
+        put_text(out, address);
+        put_number(out, *first_secs);
+        // One more than the lifetime; 0 for none.
+        put_number(out, lifetime_ms.map_or(0, |ms| ms.saturating_add(1)));
     }
 }

@@ -206,6 +206,8 @@ pub struct BodyRecord<'a> {
     pub reliability: Reliability,
     /// What publishing it does to the last value.
     pub retain: RetainOp,
+    /// Higher goes first where a queue orders by it.
+    pub priority: u8,
     /// The metadata.
     pub properties: Option<Cow<'a, Properties>>,
 }

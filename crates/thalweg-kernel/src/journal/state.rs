@@ -252,6 +252,7 @@ impl StoredWill {
                 payload: &self.payload,
                 reliability: self.reliability,
                 retain: self.retain,
+                priority: 0,
                 properties: self.properties.as_deref().map(Cow::Borrowed),
             },
             delay: self.delay,

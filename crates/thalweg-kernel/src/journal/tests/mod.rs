@@ -34,7 +34,14 @@ fn reference(queue: u64, serial: u64) -> Reference<'static> {
 }
 
 fn body<'a>(address: &'a str, payload: &'a [u8]) -> BodyRecord<'a> {
-    BodyRecord { address, payload, reliability: Reliability::AtLeastOnce, retain: RetainOp::None, properties: None }
+    BodyRecord {
+        address,
+        payload,
+        reliability: Reliability::AtLeastOnce,
+        retain: RetainOp::None,
+        priority: 0,
+        properties: None,
+    }
 }
 
 fn message<'a>(references: &'a [Reference<'a>]) -> MessageRecord<'a> {

@@ -7,7 +7,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use std::borrow::Cow;
-use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_model::{
+    Death, DeathReason, Details, NativeProperties, Properties, PropertyValue, Reliability, RetainOp, Span, Time,
+};
 
 /// Records borrow; tests let what they borrow live for ever.
 fn text() -> impl Strategy<Value = &'static str> {
@@ -46,27 +48,58 @@ fn properties() -> impl Strategy<Value = Properties> {
         any::<i64>().prop_map(PropertyValue::Integer),
         any::<i64>().prop_map(|bits| PropertyValue::Float(bits as f64 / 3.0)),
         bytes(30).prop_map(|bytes| PropertyValue::Bytes(bytes.into())),
+        Just(PropertyValue::Nothing),
     ];
     let user = vec((text().prop_map(Box::from), value), 0..5);
-    (option::of(text()), option::of(any::<bool>()), option::of(text()), option::of(bytes(30)), user).prop_map(
-        |(content_type, payload_is_text, reply_to, correlation, user)| Properties {
+    let native =
+        (any::<u8>(), bytes(30)).prop_map(|(dialect, bytes)| NativeProperties { dialect, bytes: bytes.into() });
+    let rare = (option::of(details()), option::of(native));
+    (option::of(text()), option::of(any::<bool>()), option::of(text()), option::of(bytes(30)), user, rare).prop_map(
+        |(content_type, payload_is_text, reply_to, correlation, user, (details, native))| Properties {
             content_type: content_type.map(Box::from),
             payload_is_text,
             reply_to: reply_to.map(Box::from),
             correlation: correlation.map(Box::from),
             user,
+            details: details.map(Box::new),
+            native,
         },
     )
 }
 
+fn details() -> impl Strategy<Value = Details> {
+    let death = (text(), 0..4u8, number(), text(), number(), option::of(any::<u32>())).prop_map(
+        |(queue, reason, count, address, first_secs, lifetime)| Death {
+            queue: queue.into(),
+            reason: DeathReason::from_number(reason).expect("one of four"),
+            count,
+            address: address.into(),
+            first_secs,
+            lifetime_ms: lifetime.map(u64::from),
+        },
+    );
+    let texts = (option::of(text()), option::of(text()), option::of(text()), option::of(text()), option::of(text()));
+    (texts, option::of(number()), vec(death, 0..3)).prop_map(|((a, b, c, d, e), timestamp_secs, deaths)| Details {
+        message_id: a.map(Box::from),
+        content_encoding: b.map(Box::from),
+        kind: c.map(Box::from),
+        app_id: d.map(Box::from),
+        user_id: e.map(Box::from),
+        timestamp_secs,
+        deaths,
+    })
+}
+
 fn body() -> impl Strategy<Value = BodyRecord<'static>> {
-    (text(), bytes(400), reliability(), retain(), option::of(properties())).prop_map(
-        |(address, payload, reliability, retain, properties)| BodyRecord {
+    (text(), bytes(400), reliability(), retain(), 0..3u8, option::of(properties())).prop_map(
+        |(address, payload, reliability, retain, priority, properties)| BodyRecord {
             address,
             payload,
             reliability,
             retain,
-            properties: properties.map(Cow::Owned),
+            priority,
+            // Where there is a priority, properties that say nothing are none.
+            properties: properties.filter(|of| priority == 0 || !of.is_empty()).map(Cow::Owned),
         },
     )
 }

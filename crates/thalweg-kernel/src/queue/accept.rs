@@ -1,0 +1,244 @@
+//! A message comes into a queue.
+
+use super::Item;
+use crate::Kernel;
+use crate::durable::Pending;
+use crate::effects::Effects;
+use crate::ledger::DropReason;
+use crate::publish::Draft;
+use crate::route_cache::Route;
+use crate::session::Pressure;
+use crate::{QueueOverflow, SessionId};
+use thalweg_model::{DeathReason, Message, Properties, Reliability, Time};
+
+/// What queues made of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queued {
+    /// There was one that wanted it.
+    pub(crate) wanted: bool,
+    /// One refused it.
+    pub(crate) refused: bool,
+}
+
+/// How deep a comparison may lead to another.
+const DEPTH_MAX: usize = 8;
+
+impl Kernel {
+    /// Puts a message into all queues of a route, once each. What is written down of it the caller sees to.
+    pub(crate) fn spread_to_queues<E: Effects>(
+        &mut self,
+        route: &Route,
+        message: &Message,
+        properties: Option<&Properties>,
+        now: Time,
+        fx: &mut E,
+    ) -> Queued {
+        if let ([queue], []) = (&route.queues[..], &route.conditional[..]) {
+            return Queued { wanted: true, refused: self.accept(*queue, message, now, fx) };
+        }
+        let mut queues = route.queues.clone();
+        let mut redirected: Vec<String> = Vec::new();
+        if !route.conditional.is_empty() {
+            self.compare_all(route, properties, &mut queues, &mut redirected, DEPTH_MAX);
+        }
+        let mut queued = Queued { wanted: !queues.is_empty(), refused: false };
+        for queue in queues {
+            queued.refused |= self.accept(queue, message, now, fx);
+        }
+        for address in redirected {
+            queued.wanted |= self.spread_redirected(&address, message, now, fx);
+        }
+        queued
+    }
+
+    fn compare_all(
+        &mut self,
+        route: &Route,
+        properties: Option<&Properties>,
+        queues: &mut Vec<u32>,
+        redirected: &mut Vec<String>,
+        depth: usize,
+    ) {
+        let compared = self.compare(route, properties);
+        for queue in compared.queues {
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
+        }
+        for address in compared.next {
+            if depth == 0 || address.is_empty() {
+                continue;
+            }
+            let next = self.route(&address);
+            for &queue in &next.queues {
+                if !queues.contains(&queue) {
+                    queues.push(queue);
+                }
+            }
+            if next.wants_more_than_queues() && !redirected.contains(&address) {
+                redirected.push(address);
+            }
+            redirected.extend(next.redirects.iter().map(|address| address.to_string()));
+            if !next.conditional.is_empty() {
+                self.compare_all(&next, properties, queues, redirected, depth - 1);
+            }
+        }
+    }
+
+    /// Copies for sessions and groups that want what another exchange leads to: to them it is published there.
+    pub(crate) fn spread_redirected<E: Effects>(
+        &mut self,
+        address: &str,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let route = self.route(address);
+        let expires = message.expires();
+        let draft =
+            Draft { address, expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
+        let mut kept = None;
+        self.spread_to_all(None, &route, &draft, &mut kept, now, fx);
+        let wanted = !route.receivers.is_empty() || !route.groups.is_empty();
+        if !route.groups.is_empty() {
+            let message = self.keep(None, &draft, &mut kept, now);
+            for &group in &route.groups {
+                self.publish_to_group(group, &message, self.limits.safety, false, now, fx);
+            }
+        }
+        if !self.pending_references.is_empty()
+            && let Some(message) = kept
+        {
+            // Under its own address, so it is another message to the journal.
+            self.persist_kept(&message, false, self.limits.safety, fx);
+        }
+        wanted
+    }
+
+    /// Puts a message into a queue, or straight into the hands of a consumer; whether it was refused.
+    pub(crate) fn accept<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) -> bool {
+        self.book_routed(None, message.address());
+        let journal = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
+        let serial =
+            if journal && self.queue(index).is_some_and(|queue| queue.durable) { self.next_serial() } else { 0 };
+        let Some(queue) = self.queue_mut(index) else {
+            self.book_drop(None, message.address(), DropReason::QueueEnded);
+            return false;
+        };
+        queue.came += 1;
+        queue.order_last += 1;
+        let number = queue.number;
+        let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| now + ttl);
+        let expires = message.expires().min(ttl);
+        let mut item = Item { message: message.clone(), order: queue.order_last, serial, expires, deliveries: 0 };
+        if queue.ready == 0 && !queue.consumers.is_empty() {
+            match self.hand_to_somebody(index, item, true, now, fx) {
+                Ok(unsettled) => {
+                    if unsettled && serial != 0 {
+                        self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+                    }
+                    return false;
+                }
+                Err(back) => item = back,
+            }
+        }
+        if self.pressure >= Pressure::DropWaiting {
+            self.book_drop(None, message.address(), DropReason::Memory);
+            return message.reliability() > Reliability::AtMostOnce;
+        }
+        match self.make_room(index, message, now, fx) {
+            Room::Made => {}
+            Room::NotForThis => return false,
+            Room::Refused => return true,
+        }
+        if serial != 0 {
+            self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+        }
+        let bytes = message.bytes();
+        let Some(queue) = self.queue_mut(index) else { return false };
+        queue.insert(item);
+        let has_groups = !queue.groups.is_empty();
+        self.waiting += 1;
+        self.bytes_held += bytes;
+        if has_groups {
+            // Groups take it when it is written down.
+            self.queues_to_pump.push(index);
+        }
+        if expires != Time::NEVER {
+            self.watch_expiry(index);
+        }
+        false
+    }
+
+    /// Makes room for one more.
+    fn make_room<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) -> Room {
+        let (messages_max, bytes_max) = (self.limits.named_queue_messages_max, self.limits.named_queue_bytes_max);
+        let len = message.payload().len() as u64;
+        loop {
+            let Some(queue) = self.queue(index) else { return Room::NotForThis };
+            if queue.ready as u64 >= messages_max || queue.ready_bytes + len > bytes_max {
+                // The broker's own bound: what waits was accepted, so the newcomer is refused.
+                self.book_drop(None, message.address(), DropReason::QueueFull);
+                return Room::Refused;
+            }
+            let over = queue.limits.messages_max.is_some_and(|max| queue.ready as u64 >= max)
+                || queue.limits.bytes_max.is_some_and(|max| queue.ready_bytes + len > max);
+            if !over {
+                return Room::Made;
+            }
+            let overflow = queue.limits.overflow;
+            let fits_alone =
+                queue.limits.messages_max != Some(0) && queue.limits.bytes_max.is_none_or(|max| len <= max);
+            if overflow == QueueOverflow::DropHead
+                && fits_alone
+                && let Some(oldest) = self.queue_mut(index).and_then(super::Queue::pop_least)
+            {
+                self.waiting -= 1;
+                self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
+                self.give_up(index, oldest, DeathReason::Overflow, now, fx);
+                continue;
+            }
+            if overflow != QueueOverflow::RejectPublish {
+                self.to_dead_letters(index, message.clone(), DeathReason::Overflow, now);
+            }
+            self.book_drop(None, message.address(), DropReason::QueueFull);
+            return if overflow == QueueOverflow::DropHead { Room::NotForThis } else { Room::Refused };
+        }
+    }
+
+    /// A publish or another command is over: dead letters go their way, and groups take what waits for them.
+    #[cold]
+    pub(crate) fn after_queues<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        // What is done here may come here again.
+        if std::mem::replace(&mut self.is_after_queues, true) {
+            return;
+        }
+        self.bury(now, fx);
+        while let Some(index) = self.queues_to_pump.pop() {
+            self.pump_queue(index, now, fx);
+            self.bury(now, fx);
+        }
+        self.is_after_queues = false;
+    }
+
+    /// Whether [`Kernel::after_queues`] has something to do.
+    #[inline]
+    pub(crate) fn has_queue_work(&self) -> bool {
+        !self.dead_letters.is_empty() || !self.queues_to_pump.is_empty()
+    }
+
+    /// Whether a session may be given what was published to an address.
+    pub(super) fn may_receive(&self, id: SessionId, address: &str) -> bool {
+        self.sessions.get(id).is_some_and(|session| {
+            session.access.is_allow_all() || session.access.allows(crate::access::Permission::Receive, address)
+        })
+    }
+}
+
+/// Whether there is room for a newcomer.
+enum Room {
+    Made,
+    /// The oldest must go, and this one is too large to take its place: its publisher need not know.
+    NotForThis,
+    Refused,
+}

@@ -1,0 +1,529 @@
+//! Bindings: what of an exchange goes where. They stand in the route table as filters in the exchange's subtree.
+
+use super::exchange::{self, Exchange, key_of, write_address};
+use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
+use crate::Kernel;
+use crate::access::Permission;
+use crate::effects::Effects;
+use crate::ids::SessionId;
+use crate::route_cache::{Route, Sink, SinkKind};
+use crate::shards::ShardMessage;
+use std::sync::Arc;
+use thalweg_model::syntax::{DOTTED, write_level};
+use thalweg_model::{Properties, PropertyValue, Reliability};
+
+/// A binding.
+pub(crate) struct Binding {
+    pub(crate) exchange: Box<str>,
+    pub(crate) to: To,
+    /// As its maker wrote it.
+    pub(crate) key: Box<str>,
+    pub(crate) arguments: Box<[(Box<str>, PropertyValue)]>,
+    /// Where it stands in the route table.
+    filter: Box<str>,
+    /// What it really wants, if the table's filter wants more.
+    pattern: Option<Box<str>>,
+    /// Its arguments are compared with properties.
+    pub(super) compares: bool,
+    /// Its number in the journal; 0 if it is not written down.
+    pub(crate) number: u64,
+}
+
+/// Whereto.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// The queue of this index.
+    Queue(u32),
+    /// The exchange of this address.
+    Exchange(Arc<str>),
+}
+
+/// How deep exchanges may lead to exchanges.
+const DEPTH_MAX: usize = 16;
+
+impl Kernel {
+    pub(super) fn binding(&self, index: u32) -> Option<&Binding> {
+        self.bindings.get(index as usize)?.as_deref()
+    }
+
+    /// Binds; nothing changes if there is such a binding.
+    pub fn bind<E: Effects>(&mut self, id: SessionId, spec: &BindSpec<'_>, fx: &mut E) -> Result<(), Refusal> {
+        let (to, kind) = self.check_bind(id, spec)?;
+        if self.find_binding(spec, &to).is_some() {
+            return Ok(());
+        }
+        if self.bindings.len() - self.bindings_free.len() >= self.limits.bindings_max {
+            return Err(Refusal::TooMany);
+        }
+        let (filter, _) = filter_of(spec.exchange, kind, spec.key);
+        if thalweg_model::Filter::check(&filter).is_err() {
+            return Err(Refusal::Invalid("no filter can be made of this key"));
+        }
+        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+        let link = session.link;
+        if !session.access.allows(Permission::Subscribe, &filter) {
+            return Err(Refusal::Denied);
+        }
+        let durable = self.limits.journal && self.is_durable_exchange(spec.exchange) && self.is_durable_target(&to);
+        if durable && self.journal_full {
+            return Err(Refusal::Full);
+        }
+        let number = if durable { self.next_number() } else { 0 };
+        let index = self.add_binding(spec.exchange, kind, to, spec.key, spec.arguments, number, fx);
+        if number != 0 {
+            let safety = self.session_safety(id);
+            self.persist_binding(index, safety, fx);
+            if let Some(link) = link {
+                fx.hold(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a binding; it is no error if there is none.
+    pub fn unbind<E: Effects>(&mut self, id: SessionId, spec: &BindSpec<'_>, fx: &mut E) -> Result<(), Refusal> {
+        let (to, _) = self.check_bind(id, spec)?;
+        if let Some(index) = self.find_binding(spec, &to) {
+            let link = self.sessions.get(id).and_then(|session| session.link);
+            if let (Some(link), true) = (link, self.binding(index).is_some_and(|binding| binding.number != 0)) {
+                fx.hold(link);
+            }
+            self.end_binding(index, fx);
+        }
+        Ok(())
+    }
+
+    fn check_bind(&self, id: SessionId, spec: &BindSpec<'_>) -> Result<(To, ExchangeKind), Refusal> {
+        let to = match spec.to {
+            BindTo::Queue(address) => {
+                let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
+                self.may_use_queue(id, index)?;
+                To::Queue(index)
+            }
+            BindTo::Exchange(address) => {
+                self.exchange_kind(address).ok_or(Refusal::NoExchange)?;
+                let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+                if !session.access.allows(Permission::Publish, address) {
+                    return Err(Refusal::Denied);
+                }
+                To::Exchange(address.into())
+            }
+        };
+        let (kind, _) = self.exchange_kind(spec.exchange).ok_or(Refusal::NoExchange)?;
+        if kind == ExchangeKind::Headers && rule_of(spec.arguments).is_none() {
+            return Err(Refusal::Invalid("x-match must be all, any, all-with-x or any-with-x"));
+        }
+        Ok((to, kind))
+    }
+
+    fn is_durable_exchange(&self, address: &str) -> bool {
+        self.exchanges.get(address).is_none_or(|exchange| exchange.durable)
+    }
+
+    fn is_durable_target(&self, to: &To) -> bool {
+        match to {
+            To::Queue(index) => self.queue(*index).is_some_and(|queue| queue.durable),
+            To::Exchange(address) => self.is_durable_exchange(address),
+        }
+    }
+
+    fn find_binding(&self, spec: &BindSpec<'_>, to: &To) -> Option<u32> {
+        let is = |index: &u32| {
+            self.binding(*index).is_some_and(|binding| {
+                *binding.exchange == *spec.exchange
+                    && binding.to == *to
+                    && *binding.key == *spec.key
+                    && *binding.arguments == *spec.arguments
+            })
+        };
+        // Whichever list is likely to be shorter: that of the target.
+        let known = match to {
+            To::Queue(queue) => &self.queue(*queue)?.bindings,
+            To::Exchange(address) => &self.exchanges.get(&**address)?.incoming,
+        };
+        known.iter().copied().find(is)
+    }
+
+    #[allow(clippy::too_many_arguments)] // What a binding is made of.
+    pub(super) fn add_binding<E: Effects>(
+        &mut self,
+        exchange: &str,
+        kind: ExchangeKind,
+        to: To,
+        key: &str,
+        arguments: &[(Box<str>, PropertyValue)],
+        number: u64,
+        fx: &mut E,
+    ) -> u32 {
+        let (filter, pattern) = filter_of(exchange, kind, key);
+        let compares = kind == ExchangeKind::Headers;
+        let binding = Binding {
+            exchange: exchange.into(),
+            to: to.clone(),
+            key: key.into(),
+            arguments: arguments.into(),
+            filter: filter.clone().into(),
+            pattern: pattern.map(Into::into),
+            compares,
+            number,
+        };
+        let index = match self.bindings_free.pop() {
+            Some(index) => {
+                self.bindings[index as usize] = Some(Box::new(binding));
+                index
+            }
+            None => {
+                self.bindings.push(Some(Box::new(binding)));
+                self.bindings.len() as u32 - 1
+            }
+        };
+        self.comparing_bindings += usize::from(compares);
+        let from = self.exchanges.entry(exchange.into()).or_insert_with(|| Exchange::predeclared(kind));
+        from.bindings.push(index);
+        match &to {
+            To::Queue(queue) => {
+                if let Some(queue) = self.queue_mut(*queue) {
+                    queue.bindings.push(index);
+                }
+            }
+            To::Exchange(address) => {
+                if let Some((kind, _)) = self.exchange_kind(address) {
+                    let to = self.exchanges.entry((**address).into()).or_insert_with(|| Exchange::predeclared(kind));
+                    to.incoming.push(index);
+                }
+            }
+        }
+        self.add_sink(&filter, SinkKind::Binding, index, fx);
+        self.topology_changed();
+        index
+    }
+
+    pub(super) fn end_binding<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::take) else { return };
+        self.bindings_free.push(index);
+        self.comparing_bindings -= usize::from(binding.compares);
+        self.remove_sink(&binding.filter, SinkKind::Binding, index, fx);
+        self.persist_ended(binding.number, fx);
+        match &binding.to {
+            To::Queue(queue) => {
+                if let Some(queue) = self.queue_mut(*queue) {
+                    queue.bindings.retain(|other| *other != index);
+                }
+            }
+            To::Exchange(address) => {
+                if let Some(exchange) = self.exchanges.get_mut(&**address) {
+                    exchange.incoming.retain(|other| *other != index);
+                }
+            }
+        }
+        if let Some(exchange) = self.exchanges.get_mut(&*binding.exchange) {
+            exchange.bindings.retain(|other| *other != index);
+            if exchange.auto_delete && exchange.bindings.is_empty() {
+                self.end_exchange(&binding.exchange, fx);
+            }
+        }
+        self.topology_changed();
+    }
+
+    /// Puts a queue or binding into the route table.
+    pub(super) fn add_sink<E: Effects>(&mut self, filter: &str, kind: SinkKind, target: u32, fx: &mut E) {
+        let first_here = !self.is_wanted_here(filter);
+        self.routes.insert(filter, Sink { target, id: 0, kind, reliability: Reliability::ExactlyOnce, flags: 0 });
+        if first_here {
+            let question = 0; // Nobody waits: what is declared here is published to from here, or soon.
+            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.into(), wanted: true, question });
+        }
+    }
+
+    pub(super) fn remove_sink<E: Effects>(&mut self, filter: &str, kind: SinkKind, target: u32, fx: &mut E) {
+        self.routes.remove(filter, |sink| sink.kind == kind && sink.target == target);
+        if !self.is_wanted_here(filter) {
+            self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.into(), wanted: false, question: 0 });
+        }
+    }
+
+    // --- routes
+
+    /// Adds to a route what bindings lead to; `bindings` are those whose filters match `address`.
+    pub(crate) fn follow(&self, address: &str, bindings: &[u32], is_wanted: bool, route: &mut Route) {
+        let mut seen: Vec<Box<str>> = Vec::new();
+        self.follow_into(address, bindings, is_wanted, route, &mut seen);
+    }
+
+    fn follow_into(
+        &self,
+        address: &str,
+        bindings: &[u32],
+        mut is_wanted: bool,
+        route: &mut Route,
+        seen: &mut Vec<Box<str>>,
+    ) {
+        let mut compared = false;
+        for &index in bindings {
+            let Some(binding) = self.binding(index) else { continue };
+            if binding.pattern.as_deref().is_some_and(|pattern| !pattern_matches(pattern, address)) {
+                continue;
+            }
+            if binding.compares {
+                compared = true;
+                route.conditional.push((index, address.into()));
+                continue;
+            }
+            is_wanted = true;
+            match &binding.to {
+                To::Queue(queue) => {
+                    if !route.queues.contains(queue) {
+                        route.queues.push(*queue);
+                    }
+                }
+                To::Exchange(to) => self.lead_on(address, to, route, seen),
+            }
+        }
+        if is_wanted {
+            return;
+        }
+        // What nobody wants goes to the alternate.
+        let (exchange, _) = exchange::exchange_of(address);
+        let Some(alternate) = self.exchanges.get(&*exchange).and_then(|exchange| exchange.alternate.as_deref()) else {
+            return;
+        };
+        match compared {
+            true => route.alternates.push((address.into(), alternate.into())),
+            false => self.lead_on(address, alternate, route, seen),
+        }
+    }
+
+    /// Adds what another exchange does with the same key.
+    fn lead_on(&self, address: &str, exchange: &str, route: &mut Route, seen: &mut Vec<Box<str>>) {
+        let Some((kind, _)) = self.exchange_kind(exchange) else { return };
+        let mut next = String::new();
+        write_address(exchange, kind, &key_of(address), &mut next);
+        if seen.len() >= DEPTH_MAX || seen.iter().any(|known| **known == *next) || *next == *address {
+            return;
+        }
+        seen.push(next.clone().into());
+        route.led.push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
+        let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
+        self.routes.for_each_match(&next, |sink| match sink.kind {
+            SinkKind::Binding => bindings.push(sink.target),
+            SinkKind::Queue => queue = Some(sink.target),
+            SinkKind::Session | SinkKind::Group | SinkKind::Shard => has_others = true,
+        });
+        if let Some(queue) = queue
+            && !route.queues.contains(&queue)
+        {
+            route.queues.push(queue);
+        }
+        if has_others && !route.redirects.iter().any(|known| **known == *next) {
+            route.redirects.push(next.clone().into());
+        }
+        self.follow_into(&next, &bindings, has_others || queue.is_some(), route, seen);
+    }
+
+    /// What the bindings of a route that compare properties lead to for one message: queues, and addresses where others
+    /// may want it, too.
+    pub(super) fn compare(&self, route: &Route, properties: Option<&Properties>) -> Compared {
+        let mut compared = Compared::default();
+        let mut matched: Vec<&str> = Vec::new();
+        for (index, address) in &route.conditional {
+            let Some(binding) = self.binding(*index) else { continue };
+            if !matches(&binding.arguments, properties) {
+                continue;
+            }
+            matched.push(address);
+            match &binding.to {
+                To::Queue(queue) => compared.queues.push(*queue),
+                To::Exchange(to) => compared.next.push(self.address_at(address, to)),
+            }
+        }
+        for (address, alternate) in &route.alternates {
+            if !matched.contains(&&**address) {
+                compared.next.push(self.address_at(address, alternate));
+            }
+        }
+        compared
+    }
+
+    fn address_at(&self, address: &str, exchange: &str) -> String {
+        let mut next = String::new();
+        if let Some((kind, _)) = self.exchange_kind(exchange) {
+            write_address(exchange, kind, &key_of(address), &mut next);
+        }
+        next
+    }
+}
+
+/// What a comparison of properties led to.
+#[derive(Default)]
+pub(super) struct Compared {
+    pub(super) queues: Vec<u32>,
+    /// Addresses whose routes the message takes as well.
+    pub(super) next: Vec<String>,
+}
+
+/// The filter for the route table, and the pattern if that filter matches more.
+fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (String, Option<String>) {
+    let mut filter = String::new();
+    exchange::subtree(exchange, &mut filter);
+    if exchange::is_plain(exchange) {
+        DOTTED.read_filter(key, &mut filter);
+    } else {
+        match kind {
+            ExchangeKind::Direct => filter.push_str(&write_level(key)),
+            ExchangeKind::Fanout | ExchangeKind::Headers => filter.push('#'),
+            ExchangeKind::Topic => {
+                for (at, word) in key.split('.').enumerate() {
+                    if at > 0 {
+                        filter.push('/');
+                    }
+                    match word {
+                        "*" => filter.push('+'),
+                        "#" => filter.push('#'),
+                        _ => filter.push_str(&write_level(word)),
+                    }
+                }
+            }
+        }
+    }
+    match many_inside(&filter) {
+        None => (filter, None),
+        Some(end) => (filter[..end].to_owned(), Some(filter)),
+    }
+}
+
+/// Where the first level ends that stands for many levels, if it is not the last: the table knows it only there.
+fn many_inside(filter: &str) -> Option<usize> {
+    let mut end = 0;
+    for level in filter.split('/') {
+        end += level.len();
+        if level == "#" {
+            return (end < filter.len()).then_some(end);
+        }
+        end += 1;
+    }
+    None
+}
+
+/// Whether a filter matches in which any level may stand for many.
+fn pattern_matches(pattern: &str, address: &str) -> bool {
+    let pattern: Vec<&str> = pattern.split('/').collect();
+    let address: Vec<&str> = address.split('/').collect();
+    let (mut at, mut of) = (0, 0);
+    // Where to go on if what follows the last `#` does not fit: one level further.
+    let mut retry: Option<(usize, usize)> = None;
+    while at < address.len() {
+        match pattern.get(of) {
+            Some(&"#") => {
+                retry = Some((of, at));
+                of += 1;
+            }
+            Some(&level) if level == "+" || level == address[at] => {
+                at += 1;
+                of += 1;
+            }
+            _ => match retry {
+                Some((many, from)) => {
+                    retry = Some((many, from + 1));
+                    of = many + 1;
+                    at = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[of..].iter().all(|level| *level == "#")
+}
+
+/// How many of a binding's arguments must be found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    All,
+    Any,
+    AllWithX,
+    AnyWithX,
+}
+
+fn rule_of(arguments: &[(Box<str>, PropertyValue)]) -> Option<Rule> {
+    match arguments.iter().find(|(name, _)| **name == *"x-match") {
+        None => Some(Rule::All),
+        Some((_, PropertyValue::Text(rule))) => match &**rule {
+            "all" => Some(Rule::All),
+            "any" => Some(Rule::Any),
+            "all-with-x" => Some(Rule::AllWithX),
+            "any-with-x" => Some(Rule::AnyWithX),
+            _ => None,
+        },
+        Some(_) => None,
+    }
+}
+
+/// Whether a message's properties are what a binding's arguments ask for. An empty text asks for presence only.
+fn matches(arguments: &[(Box<str>, PropertyValue)], properties: Option<&Properties>) -> bool {
+    let Some(rule) = rule_of(arguments) else { return false };
+    let with_x = matches!(rule, Rule::AllWithX | Rule::AnyWithX);
+    let mut counted = arguments.iter().filter(|(name, _)| **name != *"x-match" && (with_x || !name.starts_with("x-")));
+    let user = properties.map_or(&[][..], |properties| &properties.user);
+    let is_there = |(name, wanted): &(Box<str>, PropertyValue)| {
+        user.iter().any(|(known, value)| known == name && (value == wanted || *wanted == PropertyValue::Nothing))
+    };
+    match rule {
+        Rule::All | Rule::AllWithX => counted.all(is_there),
+        Rule::Any | Rule::AnyWithX => counted.any(is_there),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_levels_may_stand_anywhere() {
+        for (pattern, address, expected) in [
+            ("#/error", "error", true),
+            ("#/error", "a/b/error", true),
+            ("#/error", "a/b/errors", false),
+            ("a/#/b", "a/b", true),
+            ("a/#/b", "a/x/y/b", true),
+            ("a/#/b", "a/x/b/y", false),
+            ("a/#/b/#", "a/x/b/y", true),
+            ("#/+/#", "a", true),
+            ("+/#/+", "a", false),
+            ("a/#/+/b", "a/x/b", true),
+            ("a/#/+/b", "a/b", false),
+            ("#/#", "", true),
+        ] {
+            assert_eq!(pattern_matches(pattern, address), expected, "{pattern} on {address}");
+        }
+    }
+
+    #[test]
+    fn a_key_with_many_inside_has_a_wider_filter_in_the_table() {
+        let (filter, pattern) = filter_of("$x/logs", ExchangeKind::Topic, "a.#.b");
+        assert_eq!((&*filter, pattern.as_deref()), ("$x/logs/a/#", Some("$x/logs/a/#/b")));
+        assert_eq!(filter_of("$x/logs", ExchangeKind::Topic, "a.#"), ("$x/logs/a/#".into(), None));
+        assert_eq!(filter_of("$x/amq.topic", ExchangeKind::Topic, "a.*"), ("a/+".into(), None));
+        assert_eq!(filter_of("$x/d", ExchangeKind::Direct, "a.*"), ("$x/d/a.*".into(), None));
+    }
+
+    #[test]
+    fn headers_are_compared_by_the_rule() {
+        let text = |name: &str, value: &str| (Box::<str>::from(name), PropertyValue::Text(value.into()));
+        let said = |user: Vec<(Box<str>, PropertyValue)>| Properties { user, ..Properties::default() };
+        let message = said(vec![text("a", "1"), text("b", "2"), text("x-c", "3")]);
+        for (rule, arguments, expected) in [
+            ("all", vec![text("a", "1"), text("b", "2")], true),
+            ("all", vec![text("a", "1"), text("b", "3")], false),
+            ("any", vec![text("a", "0"), text("b", "2")], true),
+            ("any", vec![text("x-c", "3")], false),
+            ("any-with-x", vec![text("x-c", "3")], true),
+            ("all", vec![text("x-c", "nothing")], true),
+            ("all", vec![("a".into(), PropertyValue::Nothing)], true),
+            ("all", vec![("d".into(), PropertyValue::Nothing)], false),
+        ] {
+            let mut arguments = arguments;
+            arguments.push(text("x-match", rule));
+            assert_eq!(matches(&arguments, Some(&message)), expected, "{arguments:?}");
+        }
+        assert!(matches(&[], None), "no arguments ask for nothing");
+    }
+}

@@ -1,0 +1,289 @@
+//! Consumers come and go, and say how much they may have.
+
+use super::line::{LineConsumer, Source};
+use super::spec::{ConsumeSpec, Refusal, Verdict};
+use super::{Consumer, Item};
+use crate::Kernel;
+use crate::access::Permission;
+use crate::effects::Effects;
+use crate::group::{LineMember, Member, group_key};
+use crate::ids::SessionId;
+use crate::timers::TimerKind;
+use thalweg_model::{DeathReason, Filter, Reliability, Time};
+
+/// Before the name and filter of a group, in the source of a consumer.
+const GROUP_PREFIX: &str = "$g/";
+
+impl Kernel {
+    /// Attaches a consumer. What waits comes at once, as far as it has credit.
+    pub fn consume<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &ConsumeSpec<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let known = self.line(id, spec.line).is_some_and(|line| line.consumer(spec.consumer).is_some());
+        if known || spec.consumer == 0 {
+            return Err(Refusal::Invalid("this line has such a consumer"));
+        }
+        let source = match spec.source.strip_prefix(GROUP_PREFIX) {
+            Some(group) => self.join_group_as_consumer(id, group, spec, fx)?,
+            None => self.attach_to_queue(id, spec)?,
+        };
+        let consumer = LineConsumer {
+            number: spec.consumer,
+            source,
+            credit: spec.credit,
+            in_flight: 0,
+            settles: spec.settles,
+            no_local: spec.no_local,
+        };
+        if let Some(lines) = self.lines_mut(id) {
+            lines.get_or_insert(spec.line).consumers.push(consumer);
+        }
+        self.pump_source(source, now, fx);
+        Ok(())
+    }
+
+    fn attach_to_queue(&mut self, id: SessionId, spec: &ConsumeSpec<'_>) -> Result<Source, Refusal> {
+        let index = self.find_queue(spec.source).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, index)?;
+        let queue = self.queue_mut(index).ok_or(Refusal::NoQueue)?;
+        if queue.taken || (spec.exclusive && !queue.consumers.is_empty()) {
+            return Err(Refusal::InUse);
+        }
+        queue.taken = spec.exclusive;
+        queue.had_consumer = true;
+        let consumer = Consumer { session: id, line: spec.line, number: spec.consumer, priority: spec.priority };
+        // Behind its equals.
+        let at = queue.consumers.partition_point(|other| other.priority >= spec.priority);
+        queue.consumers.insert(at, consumer);
+        Ok(Source::Queue(index, queue.number))
+    }
+
+    fn join_group_as_consumer<E: Effects>(
+        &mut self,
+        id: SessionId,
+        group: &str,
+        spec: &ConsumeSpec<'_>,
+        fx: &mut E,
+    ) -> Result<Source, Refusal> {
+        let Some((name, filter)) = group.split_once('/') else {
+            return Err(Refusal::Invalid("a group has a name and a filter"));
+        };
+        if super::is_queue_address(filter) {
+            // A group that takes from a queue: its members are the queue's consumers.
+            return self.attach_to_queue(id, &ConsumeSpec { source: filter, ..spec.clone() });
+        }
+        if name.is_empty() || Filter::check(filter).is_err() {
+            return Err(Refusal::Invalid("a group has a name and a filter"));
+        }
+        if !self.limits.groups_enabled {
+            return Err(Refusal::Denied);
+        }
+        match self.sessions.get(id) {
+            Some(session) if session.access.allows(Permission::Subscribe, filter) => {}
+            _ => return Err(Refusal::Denied),
+        }
+        let index = self.group_for(&group_key(name, filter), filter);
+        let line = Some(LineMember { line: spec.line, consumer: spec.consumer, settles: spec.settles });
+        let reliability = if spec.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+        if let Some(group) = self.group_mut(index) {
+            group.members.push(Member { session: id, reliability, id: 0, line });
+        }
+        self.tell_membership(index, 0, fx);
+        Ok(Source::Group(index))
+    }
+
+    /// Detaches a consumer; what it has not settled stays its line's. False if there is none.
+    pub fn cancel<E: Effects>(&mut self, id: SessionId, line: u16, consumer: u32, now: Time, fx: &mut E) -> bool {
+        let Some(of) = self.line_mut(id, line) else { return false };
+        let Some(at) = of.consumers.iter().position(|known| known.number == consumer) else { return false };
+        let removed = of.consumers.remove(at);
+        self.detach(id, line, &removed, now, fx);
+        true
+    }
+
+    /// Takes a consumer that its line has forgotten from its source.
+    fn detach<E: Effects>(&mut self, id: SessionId, line: u16, consumer: &LineConsumer, now: Time, fx: &mut E) {
+        match consumer.source {
+            Source::Queue(index, number) => {
+                let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number) else { return };
+                queue
+                    .consumers
+                    .retain(|other| (other.session, other.line, other.number) != (id, line, consumer.number));
+                queue.taken = false;
+                queue.cursor = 0;
+                self.queue_lost_consumer(index, now, fx);
+                self.pump_queue(index, now, fx);
+            }
+            Source::Group(index) => {
+                if let Some(group) = self.group_mut(index) {
+                    group.forget_line_member(id, line, consumer.number);
+                }
+                self.group_lost_member(index, now, fx);
+            }
+        }
+    }
+
+    /// A queue may have lost its last consumer.
+    pub(super) fn queue_lost_consumer<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let Some(queue) = self.queue_mut(index) else { return };
+        if !queue.consumers.is_empty() || !queue.groups.is_empty() {
+            return;
+        }
+        queue.used = now;
+        if queue.auto_delete && queue.had_consumer {
+            self.end_queue(index, fx);
+        } else if let Some(idle) = queue.limits.idle_expiry {
+            self.timers.set(now + idle, SessionId(index), TimerKind::QueueIdle);
+        }
+    }
+
+    /// How many unsettled messages all consumers of a line may have together; 0 for no bound.
+    pub fn set_line_credit<E: Effects>(&mut self, id: SessionId, line: u16, max: u32, now: Time, fx: &mut E) {
+        let Some(lines) = self.lines_mut(id) else { return };
+        lines.get_or_insert(line).credit = max;
+        self.pump_line(id, line, now, fx);
+    }
+
+    pub(super) fn pump_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
+        let sources: Vec<Source> =
+            self.line(id, line).map_or_else(Vec::new, |line| line.consumers.iter().map(|it| it.source).collect());
+        for source in sources {
+            self.pump_source(source, now, fx);
+        }
+    }
+
+    /// A session's output has room again.
+    pub(crate) fn pump_lines<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let lines = self.sessions.get(id).and_then(|session| session.lines.as_deref());
+        let numbers: Vec<u16> =
+            lines.map_or_else(Vec::new, |lines| lines.lines.iter().map(|line| line.number).collect());
+        for number in numbers {
+            self.pump_line(id, number, now, fx);
+        }
+    }
+
+    /// Gives one message of a queue, through [`Effects::hand_over`] before this returns; how many are left. Nothing if the
+    /// queue is empty.
+    pub fn take_one<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        address: &str,
+        settles: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<Option<u64>, Refusal> {
+        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, index)?;
+        if let Some(lines) = self.lines_mut(id) {
+            lines.get_or_insert(line);
+        }
+        let item = loop {
+            let Some(queue) = self.queue_mut(index) else { return Err(Refusal::NoQueue) };
+            queue.used = now;
+            let Some(item) = queue.pop() else {
+                self.after_queues(now, fx);
+                return Ok(None);
+            };
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            if item.expires > now {
+                break item;
+            }
+            self.give_up(index, item, DeathReason::Expired, now, fx);
+        };
+        let left = self.queue(index).map_or(0, |queue| queue.ready as u64);
+        let taken = self.hand_one(id, line, index, item, now, fx);
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+        if let Some(tag) = taken
+            && !settles
+        {
+            self.settle_line(id, line, tag, false, Verdict::Accept, now, fx);
+        }
+        Ok(taken.map(|_| left))
+    }
+
+    /// The tag under which it was handed over.
+    fn hand_one<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        index: u32,
+        item: Item,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<u64> {
+        let nobody = Consumer { session: id, line, number: 0, priority: 0 };
+        match self.hand_to(index, nobody, item, false, now, fx) {
+            Ok(_) => self.line(id, line)?.unsettled.back().filter(|last| last.consumer == 0).map(|last| last.tag),
+            Err(item) => {
+                self.put_back(index, item);
+                None
+            }
+        }
+    }
+
+    /// Ends a line: its consumers leave, and what it has not settled goes back, flagged.
+    pub fn close_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
+        let Some(of) = self.line_mut(id, line) else { return };
+        // Nothing more for those who leave.
+        for consumer in std::mem::take(&mut of.consumers) {
+            self.detach_quietly(id, line, &consumer);
+            self.leaving.push((id, line, consumer));
+        }
+        self.abort(id, u32::from(line), now, fx);
+        self.recover_line(id, line, now, fx);
+        while let Some((id, line, consumer)) = self.leaving.pop() {
+            self.detach(id, line, &consumer, now, fx);
+        }
+        if let Some(lines) = self.lines_mut(id) {
+            lines.lines.retain(|known| known.number != line);
+        }
+    }
+
+    /// A consumer that leaves is given nothing more; what follows from its leaving comes later.
+    fn detach_quietly(&mut self, id: SessionId, line: u16, consumer: &LineConsumer) {
+        if let Source::Queue(index, number) = consumer.source
+            && let Some(queue) = self.queue_mut(index).filter(|queue| queue.number == number)
+        {
+            queue.consumers.retain(|other| (other.session, other.line, other.number) != (id, line, consumer.number));
+            queue.cursor = 0;
+        }
+    }
+
+    /// A session ends: all its lines, transactions and own queues.
+    pub(crate) fn close_lines<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(lines) = self.sessions.get_mut(id).and_then(|session| session.lines.as_deref_mut()) else { return };
+        let transactions: Vec<u32> = lines.transactions.iter().map(|(number, _)| *number).collect();
+        let numbers: Vec<u16> = lines.lines.iter().map(|line| line.number).collect();
+        for transaction in transactions {
+            self.abort(id, transaction, now, fx);
+        }
+        // All consumers first: what one line gives back must not go to another that ends, too.
+        for number in &numbers {
+            let Some(of) = self.line_mut(id, *number) else { continue };
+            for consumer in std::mem::take(&mut of.consumers) {
+                self.detach_quietly(id, *number, &consumer);
+                self.leaving.push((id, *number, consumer));
+            }
+        }
+        for number in numbers.into_iter().rev() {
+            self.recover_line(id, number, now, fx);
+        }
+        while let Some((id, line, consumer)) = self.leaving.pop() {
+            self.detach(id, line, &consumer, now, fx);
+        }
+        let own = self.sessions.get_mut(id).and_then(|session| session.lines.take());
+        for queue in own.map_or_else(Vec::new, |lines| lines.own_queues) {
+            if self.queue(queue).is_some_and(|queue| queue.owner == Some(id)) {
+                self.end_queue(queue, fx);
+            }
+        }
+    }
+}

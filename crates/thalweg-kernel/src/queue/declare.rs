@@ -1,0 +1,297 @@
+//! Queues are made and ended.
+
+use super::Queue;
+use super::line::Source;
+use super::spec::{QueueLimits, QueueSpec, QueueStatus, Refusal};
+use crate::Kernel;
+use crate::access::Permission;
+use crate::effects::Effects;
+use crate::ids::SessionId;
+use crate::ledger::DropReason;
+use crate::route_cache::SinkKind;
+use crate::timers::TimerKind;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_model::{Address, Time};
+
+impl Kernel {
+    /// Declares a queue; nothing changes if it is there already just so.
+    pub fn declare_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &QueueSpec<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<QueueStatus, Refusal> {
+        if let Some(index) = self.find_queue(spec.address) {
+            self.may_use_queue(id, index)?;
+            let queue = self.queue_mut(index).ok_or(Refusal::NoQueue)?;
+            if let Some(what) = difference(queue, spec) {
+                return Err(Refusal::Differs(what));
+            }
+            queue.used = now;
+            return Ok(QueueStatus { existed: true, ..queue.status() });
+        }
+        if !super::is_queue_address(spec.address) || Address::check(spec.address).is_err() {
+            return Err(Refusal::Invalid("no queue can have this name"));
+        }
+        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+        if !spec.exclusive && !may_use(session, spec.address) {
+            return Err(Refusal::Denied);
+        }
+        if self.queue_by_address.len() >= self.limits.queues_max {
+            return Err(Refusal::TooMany);
+        }
+        let link = session.link;
+        // What ends with its link is not worth writing down.
+        let durable = spec.durable && !spec.exclusive;
+        if durable && self.journal_full {
+            return Err(Refusal::Full);
+        }
+        let number = self.next_number();
+        let owner = spec.exclusive.then_some(id);
+        let index =
+            self.add_queue(spec.address, number, durable, spec.auto_delete, owner, spec.limits.clone(), now, fx);
+        if durable && self.limits.journal {
+            let safety = self.session_safety(id);
+            self.persist_queue(index, safety, fx);
+            if let Some(link) = link {
+                fx.hold(link);
+            }
+        }
+        if owner.is_some()
+            && let Some(lines) = self.lines_mut(id)
+        {
+            lines.own_queues.push(index);
+        }
+        if let Some(idle) = spec.limits.idle_expiry {
+            self.timers.set(now + idle, SessionId(index), TimerKind::QueueIdle);
+        }
+        Ok(QueueStatus { existed: false, messages: 0, consumers: 0 })
+    }
+
+    #[allow(clippy::too_many_arguments)] // What a queue is made of.
+    pub(super) fn add_queue<E: Effects>(
+        &mut self,
+        address: &str,
+        number: u64,
+        durable: bool,
+        auto_delete: bool,
+        owner: Option<SessionId>,
+        limits: QueueLimits,
+        now: Time,
+        fx: &mut E,
+    ) -> u32 {
+        let address: Arc<str> = address.into();
+        let lanes = (0..=limits.priority_max).map(|_| VecDeque::new()).collect();
+        let queue = Queue {
+            address: address.clone(),
+            number,
+            durable: durable && self.limits.journal,
+            durable_declared: durable,
+            auto_delete,
+            owner,
+            limits,
+            lanes,
+            ready: 0,
+            ready_bytes: 0,
+            unsettled: 0,
+            consumers: Vec::new(),
+            cursor: 0,
+            taken: false,
+            had_consumer: false,
+            groups: Vec::new(),
+            bindings: Vec::new(),
+            order_last: 0,
+            expiry_timer: Time::NEVER,
+            used: now,
+            came: 0,
+            went: 0,
+        };
+        let index = match self.queues_free.pop() {
+            Some(index) => {
+                self.queues[index as usize] = Some(Box::new(queue));
+                index
+            }
+            None => {
+                self.queues.push(Some(Box::new(queue)));
+                self.queues.len() as u32 - 1
+            }
+        };
+        self.queue_by_address.insert(address.clone(), index);
+        self.add_sink(&address, SinkKind::Queue, index, fx);
+        index
+    }
+
+    /// Messages and consumers of a queue.
+    pub fn inspect_queue(&self, id: SessionId, address: &str) -> Result<QueueStatus, Refusal> {
+        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
+        self.may_use_queue(id, index)?;
+        self.queue(index).map(Queue::status).ok_or(Refusal::NoQueue)
+    }
+
+    /// Deletes a queue; how many messages went with it.
+    pub fn delete_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        address: &str,
+        if_unused: bool,
+        if_empty: bool,
+        _: Time,
+        fx: &mut E,
+    ) -> Result<u64, Refusal> {
+        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, index)?;
+        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        if if_unused && !(queue.consumers.is_empty() && queue.groups.is_empty()) {
+            return Err(Refusal::InUse);
+        }
+        if if_empty && queue.ready > 0 {
+            return Err(Refusal::NotEmpty);
+        }
+        let messages = queue.ready as u64;
+        if queue.durable
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+        {
+            fx.hold(link);
+        }
+        self.end_queue(index, fx);
+        Ok(messages)
+    }
+
+    /// Drops all that waits in a queue; how many messages that were.
+    pub fn purge_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        address: &str,
+        _: Time,
+        fx: &mut E,
+    ) -> Result<u64, Refusal> {
+        let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, index)?;
+        let mut count = 0;
+        while let Some(item) = self.queue_mut(index).and_then(Queue::pop) {
+            count += 1;
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.book_drop(None, item.message.address(), DropReason::Purged);
+            let journal = self.queue(index).map_or(0, Queue::journal_number);
+            self.forget_item(journal, &item, false, fx);
+        }
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+            fx.hold(link);
+        }
+        Ok(count)
+    }
+
+    /// A queue is gone: its messages, its bindings, its consumers, who are told.
+    pub(super) fn end_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else { return };
+        self.queue_by_address.remove(&queue.address);
+        self.remove_sink(&queue.address, SinkKind::Queue, index, fx);
+        for binding in std::mem::take(&mut queue.bindings) {
+            self.end_binding(binding, fx);
+        }
+        while let Some(item) = queue.pop() {
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.book_drop(None, item.message.address(), DropReason::QueueEnded);
+        }
+        self.persist_ended(queue.journal_number(), fx);
+        for group in std::mem::take(&mut queue.groups) {
+            self.group_lost_queue(group);
+        }
+        for consumer in std::mem::take(&mut queue.consumers) {
+            let source = Source::Queue(index, queue.number);
+            if let Some(line) = self.line_mut(consumer.session, consumer.line) {
+                line.consumers.retain(|known| known.number != consumer.number || known.source != source);
+            }
+            if let Some(link) = self.sessions.get(consumer.session).and_then(|session| session.link) {
+                fx.consumer_ended(link, consumer.line, consumer.number);
+            }
+        }
+        if let Some(owner) = queue.owner
+            && let Some(lines) = self.sessions.get_mut(owner).and_then(|session| session.lines.as_deref_mut())
+        {
+            lines.own_queues.retain(|own| *own != index);
+        }
+        self.queues_free.push(index);
+        self.topology_changed();
+    }
+
+    /// The timer of queues that end when nobody uses them.
+    pub(crate) fn on_queue_idle<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let Some(queue) = self.queue(index) else { return };
+        let Some(idle) = queue.limits.idle_expiry else { return };
+        if !queue.consumers.is_empty() || !queue.groups.is_empty() {
+            return;
+        }
+        let due = queue.used + idle;
+        if due <= now {
+            self.end_queue(index, fx);
+        } else {
+            self.timers.set(due, SessionId(index), TimerKind::QueueIdle);
+        }
+    }
+
+    /// Whether a session may see and bind a queue.
+    pub(super) fn may_use_queue(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
+        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        match queue.owner {
+            Some(owner) if owner == id => Ok(()),
+            Some(_) => Err(Refusal::Locked),
+            None => match self.sessions.get(id) {
+                Some(session) if may_use(session, &queue.address) => Ok(()),
+                _ => Err(Refusal::Denied),
+            },
+        }
+    }
+
+    /// Whether a session may take messages out of a queue.
+    pub(super) fn may_take_from(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
+        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
+        match queue.owner {
+            Some(owner) if owner == id => Ok(()),
+            Some(_) => Err(Refusal::Locked),
+            None => match self.sessions.get(id) {
+                Some(session) if session.access.allows(Permission::Subscribe, &queue.address) => Ok(()),
+                _ => Err(Refusal::Denied),
+            },
+        }
+    }
+}
+
+fn may_use(session: &crate::session::Session, address: &str) -> bool {
+    session.access.allows(Permission::Subscribe, address) || session.access.allows(Permission::Publish, address)
+}
+
+fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {
+    let (known, said) = (&queue.limits, &spec.limits);
+    match () {
+        // An exclusive queue is never written down, whatever was said.
+        () if queue.owner.is_none() && queue.durable_declared != spec.durable => Some("durable"),
+        () if queue.auto_delete != spec.auto_delete => Some("auto_delete"),
+        () if queue.owner.is_some() != spec.exclusive => Some("exclusive"),
+        () if known.label != said.label => Some("label"),
+        () if known.message_ttl != said.message_ttl => Some("message_ttl"),
+        () if known.idle_expiry != said.idle_expiry => Some("idle_expiry"),
+        () if known.messages_max != said.messages_max => Some("messages_max"),
+        () if known.bytes_max != said.bytes_max => Some("bytes_max"),
+        () if known.overflow != said.overflow => Some("overflow"),
+        () if known.dead_letter.as_ref().map(|it| &it.exchange) != said.dead_letter.as_ref().map(|it| &it.exchange) => {
+            Some("dead_letter")
+        }
+        () if known.dead_letter != said.dead_letter => Some("dead_letter_key"),
+        () if known.priority_max != said.priority_max => Some("priority_max"),
+        () if known.single_active != said.single_active => Some("single_active"),
+        () if known.deliveries_max != said.deliveries_max => Some("deliveries_max"),
+        () => None,
+    }
+}
+
+impl Queue {
+    fn status(&self) -> QueueStatus {
+        let consumers = (self.consumers.len() + self.groups.len()) as u32;
+        QueueStatus { existed: true, messages: self.ready as u64, consumers }
+    }
+}

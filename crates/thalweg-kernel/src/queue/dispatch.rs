@@ -1,0 +1,324 @@
+//! What waits in a queue goes to whoever can take it.
+
+use super::line::{Source, Unsettled};
+use super::{Consumer, Item};
+use crate::Kernel;
+use crate::effects::{Effects, Handover, Sent};
+use crate::ids::SessionId;
+use crate::ledger::DropReason;
+use crate::timers::TimerKind;
+use thalweg_model::{DeathReason, Message, Time};
+
+/// Who takes a message.
+#[derive(Clone, Copy)]
+enum Taker {
+    Consumer(Consumer),
+    Group(u32),
+}
+
+impl Kernel {
+    /// Hands out what waits, as far as there is credit.
+    pub(crate) fn pump_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        loop {
+            let Some(queue) = self.queue_mut(index) else { return };
+            if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
+                break;
+            }
+            let Some(taker) = self.choose_taker(index) else { break };
+            let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
+            let bytes = item.message.bytes();
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            if item.expires <= now {
+                self.give_up(index, item, DeathReason::Expired, now, fx);
+                continue;
+            }
+            let back = match taker {
+                Taker::Consumer(consumer) => self.hand_to(index, consumer, item, false, now, fx).err(),
+                Taker::Group(group) => self.give_to_group(index, group, item, now, fx),
+            };
+            if let Some(item) = back {
+                // Its output was full after all; others may still have room.
+                self.put_back(index, item);
+            }
+        }
+        self.watch_expiry(index);
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+
+    /// Lets an item wait where it was.
+    pub(super) fn put_back(&mut self, index: u32, item: Item) {
+        let bytes = item.message.bytes();
+        let Some(queue) = self.queue_mut(index) else { return };
+        queue.insert(item);
+        self.waiting += 1;
+        self.bytes_held += bytes;
+    }
+
+    /// Hands an item to a consumer that can take it right now; gives it back if there is none. Says whether it is to be
+    /// settled. `fresh`: the item is not written down yet.
+    pub(super) fn hand_to_somebody<E: Effects>(
+        &mut self,
+        index: u32,
+        mut item: Item,
+        fresh: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<bool, Item> {
+        // Each attempt that fails marks its session as congested.
+        while let Some(Taker::Consumer(consumer)) = self.choose_taker(index) {
+            match self.hand_to(index, consumer, item, fresh, now, fx) {
+                Ok(unsettled) => return Ok(unsettled),
+                Err(back) => item = back,
+            }
+        }
+        Err(item)
+    }
+
+    /// Whoever is served next: the highest priority first, in turns among equals.
+    fn choose_taker(&mut self, index: u32) -> Option<Taker> {
+        let queue = self.queue(index)?;
+        let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
+        let count = consumers + groups;
+        if queue.limits.single_active {
+            let first = *queue.consumers.first()?;
+            return self.can_take(&first).then_some(Taker::Consumer(first));
+        }
+        let is_even = queue.consumers.first().map_or(0, |first| first.priority)
+            == queue.consumers.last().map_or(0, |last| last.priority)
+            && (groups == 0 || queue.consumers.first().is_none_or(|first| first.priority == 0));
+        let mut best: Option<(i32, usize)> = None;
+        for step in 0..count {
+            let at = (queue.cursor + step) % count;
+            let (priority, can) = match queue.consumers.get(at) {
+                Some(consumer) => (consumer.priority, self.can_take(consumer)),
+                None => {
+                    let group = *queue.groups.get(at - consumers)?;
+                    (0, self.group_can_take(group, index))
+                }
+            };
+            if can && best.is_none_or(|(known, _)| priority > known) {
+                best = Some((priority, at));
+                if is_even {
+                    break;
+                }
+            }
+        }
+        let (_, at) = best?;
+        let taker = match queue.consumers.get(at) {
+            Some(consumer) => Taker::Consumer(*consumer),
+            None => Taker::Group(*queue.groups.get(at - consumers)?),
+        };
+        self.queue_mut(index)?.cursor = (at + 1) % count;
+        Some(taker)
+    }
+
+    fn can_take(&self, consumer: &Consumer) -> bool {
+        self.consumer_can_take(consumer.session, consumer.line, consumer.number)
+    }
+
+    /// Gives an item to a consumer; gives it back if the consumer's output does not take it, and then the session is
+    /// congested. Says whether it is to be settled.
+    pub(super) fn hand_to<E: Effects>(
+        &mut self,
+        index: u32,
+        to: Consumer,
+        item: Item,
+        fresh: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<bool, Item> {
+        let Some(queue) = self.queue(index) else { return Err(item) };
+        let (number, journal, left) = (queue.number, queue.journal_number(), queue.ready as u64);
+        let source = Source::Queue(index, number);
+        if !self.may_receive(to.session, item.message.address()) {
+            self.book_drop(None, item.message.address(), DropReason::AccessDenied);
+            self.forget_item(journal, &item, fresh, fx);
+            return Ok(false);
+        }
+        let settles = self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
+        match settles {
+            HandedOver::Unsettled => {
+                if let Some(queue) = self.queue_mut(index) {
+                    queue.unsettled += 1;
+                }
+                Ok(true)
+            }
+            HandedOver::Done(item) => {
+                if let Some(queue) = self.queue_mut(index) {
+                    queue.went += 1;
+                }
+                self.forget_item(journal, &item, fresh, fx);
+                Ok(false)
+            }
+        }
+    }
+
+    /// An item is done with: so its entry in the journal is, if it has one already.
+    pub(super) fn forget_item<E: Effects>(&mut self, journal: u64, item: &Item, fresh: bool, fx: &mut E) {
+        if journal != 0 && item.serial != 0 && !fresh {
+            fx.forget(journal, item.serial, 0);
+        }
+    }
+
+    /// Puts an item into a line of a session's output, under the consumer `number` or, for 0, for one who asked for one
+    /// message that it will settle.
+    #[allow(clippy::too_many_arguments)] // All that a delivery is made of.
+    pub(super) fn hand_over<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line_number: u16,
+        number: u32,
+        source: Source,
+        item: Item,
+        left: u64,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<HandedOver, Item> {
+        let Some(session) = self.sessions.get_mut(id) else { return Err(item) };
+        let Some(link) = session.link else { return Err(item) };
+        let Some(line) = session.lines.as_deref_mut().and_then(|lines| lines.get_mut(line_number)) else {
+            return Err(item);
+        };
+        let (settles, is_unwanted) = match line.consumer(number) {
+            Some(consumer) => (consumer.settles, consumer.no_local && item.message.publisher() == session.uid),
+            None => (number == 0, false),
+        };
+        if is_unwanted {
+            // It counts as had: its receiver made it.
+            session.routed += 1;
+            self.book_delivered(id, item.message.address(), 0);
+            return Ok(HandedOver::Done(item));
+        }
+        let tag = line.tag_last + 1;
+        let expires_in = (item.expires != Time::NEVER).then(|| item.expires.since(now));
+        let handover = Handover {
+            line: line_number,
+            consumer: number,
+            tag,
+            settles,
+            deliveries: item.deliveries,
+            message: &item.message,
+            expires_in,
+            left,
+        };
+        let sent = fx.hand_over(link, &handover);
+        match sent {
+            Sent::Room => {}
+            Sent::Congested => session.congested = true,
+            Sent::Full | Sent::Gone => {
+                session.congested = true;
+                return Err(item);
+            }
+            Sent::TooLarge => {
+                session.routed += 1;
+                self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
+                if let Source::Queue(index, _) = source {
+                    // As if this receiver had refused it.
+                    self.to_dead_letters(index, item.message.clone(), DeathReason::Rejected, now);
+                }
+                return Ok(HandedOver::Done(item));
+            }
+        }
+        line.tag_last = tag;
+        session.routed += 1;
+        self.ledger.redelivered += u64::from(item.deliveries > 0);
+        if !settles {
+            // Looking at the address costs more than the rest.
+            let address = if self.accounts.are_kept() { item.message.address() } else { "" };
+            self.book_delivered(id, address, item.message.payload().len());
+            return Ok(HandedOver::Done(item));
+        }
+        if number != 0 {
+            line.in_flight += 1;
+            if let Some(consumer) = line.consumer_mut(number) {
+                consumer.in_flight += 1;
+            }
+        }
+        self.bytes_held += item.message.bytes();
+        self.unsettled += 1;
+        line.unsettled.push_back(Unsettled { tag, consumer: number, source, item });
+        Ok(HandedOver::Unsettled)
+    }
+
+    // --- groups that take from queues
+
+    fn group_can_take(&self, group: u32, index: u32) -> bool {
+        let Some(message) = self.queue(index).and_then(|queue| queue.lanes.iter().rev().find_map(|lane| lane.front()))
+        else {
+            return false;
+        };
+        let message = message.message.clone();
+        self.has_member_for(group, &message)
+    }
+
+    /// A member of a group takes an item; gives it back if none can.
+    fn give_to_group<E: Effects>(&mut self, index: u32, group: u32, item: Item, now: Time, fx: &mut E) -> Option<Item> {
+        let deliveries = item.deliveries;
+        let Item { message, order, serial, expires, .. } = item;
+        let taken = self.give_to_member(group, message.clone(), serial, deliveries > 0, now, fx);
+        if taken {
+            if let Some(queue) = self.queue_mut(index) {
+                queue.went += 1;
+            }
+            return None;
+        }
+        Some(Item { message, order, serial, expires, deliveries })
+    }
+
+    /// A copy that a group was given returns to the head of its queue.
+    pub(crate) fn return_to_queue(&mut self, index: u32, message: Message, serial: u64, redelivered: bool) {
+        let Some(queue) = self.queue_mut(index) else {
+            return self.book_drop(None, message.address(), DropReason::QueueEnded);
+        };
+        queue.went = queue.went.saturating_sub(1);
+        let lane = queue.lane_of(&message);
+        let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(queue.order_last, |item| item.order);
+        let expires = message.expires();
+        let item = Item { message, order: first - 1, serial, expires, deliveries: u32::from(redelivered) };
+        self.put_back(index, item);
+        self.queues_to_pump.push(index);
+    }
+
+    // --- expiry
+
+    /// Sees to it that the heads of the queue go when their time is over.
+    pub(super) fn watch_expiry(&mut self, index: u32) {
+        let Some(queue) = self.queue_mut(index) else { return };
+        if queue.ready == 0 {
+            return;
+        }
+        let due = queue.head_expiry();
+        if due < queue.expiry_timer {
+            queue.expiry_timer = due;
+            self.timers.set(due, SessionId(index), TimerKind::QueueHead);
+        }
+    }
+
+    /// The timer of [`Kernel::watch_expiry`].
+    pub(crate) fn on_queue_head_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let Some(queue) = self.queue_mut(index) else { return };
+        queue.expiry_timer = Time::NEVER;
+        loop {
+            let Some(queue) = self.queue_mut(index) else { return };
+            let due = queue.lanes.iter_mut().find(|lane| lane.front().is_some_and(|item| item.expires <= now));
+            let Some(item) = due.and_then(std::collections::VecDeque::pop_front) else { break };
+            queue.forget_ready(&item);
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.give_up(index, item, DeathReason::Expired, now, fx);
+        }
+        self.watch_expiry(index);
+        self.after_queues(now, fx);
+    }
+}
+
+/// What became of a message that was handed over.
+pub(super) enum HandedOver {
+    /// It is to be settled.
+    Unsettled,
+    /// It is done with.
+    Done(Item),
+}

@@ -1,0 +1,323 @@
+//! Exchanges: what is known about the reserved subtrees of addresses that messages are published to by key.
+
+use super::spec::{ExchangeKind, ExchangeSpec, Refusal};
+use crate::Kernel;
+use crate::access::Permission;
+use crate::effects::Effects;
+use crate::ids::SessionId;
+use std::borrow::Cow;
+use thalweg_model::syntax::{DOTTED, read_level, write_key, write_level};
+
+/// An exchange. Those of [`PREDECLARED`] are here only while they have bindings.
+pub(crate) struct Exchange {
+    pub(crate) kind: ExchangeKind,
+    pub(crate) durable: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) internal: bool,
+    pub(crate) alternate: Option<Box<str>>,
+    /// Its number in the journal; 0 if it is not written down.
+    pub(crate) number: u64,
+    /// Bindings from it, and to it.
+    pub(crate) bindings: Vec<u32>,
+    pub(crate) incoming: Vec<u32>,
+}
+
+/// Exchanges that every tenant has.
+pub(super) const PREDECLARED: [(&str, ExchangeKind); 5] = [
+    ("amq.direct", ExchangeKind::Direct),
+    ("amq.fanout", ExchangeKind::Fanout),
+    ("amq.topic", ExchangeKind::Topic),
+    ("amq.headers", ExchangeKind::Headers),
+    ("amq.match", ExchangeKind::Headers),
+];
+
+/// The exchange whose messages are those of plain addresses: everybody's.
+const PLAIN: &str = "amq.topic";
+
+impl Exchange {
+    pub(super) fn predeclared(kind: ExchangeKind) -> Self {
+        Exchange {
+            kind,
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            alternate: None,
+            number: 0,
+            bindings: Vec::new(),
+            incoming: Vec::new(),
+        }
+    }
+}
+
+/// Tenant and name in the address of an exchange.
+pub(super) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
+    let rest = address.strip_prefix("$x")?;
+    let (tenant, name) = rest.split_once('/')?;
+    let tenant = if tenant.is_empty() { "" } else { tenant.strip_prefix('@')? };
+    (!name.contains('/')).then(|| (tenant, read_level(name)))
+}
+
+/// The kind of an exchange that every tenant has.
+fn predeclared(address: &str) -> Option<ExchangeKind> {
+    let (_, name) = parts(address)?;
+    PREDECLARED.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
+
+/// Appends what all addresses of an exchange begin with.
+pub(super) fn subtree(address: &str, out: &mut String) {
+    match parts(address) {
+        Some((tenant, name)) if name == PLAIN => {
+            if !tenant.is_empty() {
+                out.push_str("$t@");
+                out.push_str(tenant);
+                out.push('/');
+            }
+        }
+        _ => {
+            out.push_str(address);
+            out.push('/');
+        }
+    }
+}
+
+pub(super) fn is_plain(address: &str) -> bool {
+    parts(address).is_some_and(|(_, name)| name == PLAIN)
+}
+
+/// The exchange whose addresses an address is one of, and the part of it that stands for the key.
+pub(crate) fn exchange_of(address: &str) -> (Cow<'_, str>, &str) {
+    let is_reserved = |letter: &str| address.strip_prefix('$').and_then(|rest| rest.strip_prefix(letter));
+    if let Some(rest) = is_reserved("x")
+        && (rest.starts_with('/') || rest.starts_with('@'))
+    {
+        let mut slashes = address.match_indices('/').map(|(at, _)| at);
+        let (_, second) = (slashes.next(), slashes.next());
+        return match second {
+            Some(at) => (Cow::Borrowed(&address[..at]), &address[at + 1..]),
+            None => (Cow::Borrowed(address), ""),
+        };
+    }
+    if let Some(rest) = is_reserved("t@")
+        && let Some((tenant, tail)) = rest.split_once('/')
+    {
+        return (Cow::Owned(format!("$x@{tenant}/{PLAIN}")), tail);
+    }
+    (Cow::Owned(format!("$x/{PLAIN}")), address)
+}
+
+/// The key under which a message was published to an address: the queue's name, or the exchange's key.
+pub(crate) fn key_of(address: &str) -> String {
+    let mut key = String::new();
+    if super::is_queue_address(address) {
+        let name = address.rsplit('/').next().unwrap_or("");
+        key.push_str(&read_level(name));
+        return key;
+    }
+    let (exchange, tail) = exchange_of(address);
+    if is_plain(&exchange) {
+        DOTTED.write_address(tail, &mut key);
+    } else {
+        write_key(tail, &mut key);
+    }
+    key
+}
+
+/// Appends the address of a key in an exchange of a kind.
+pub(super) fn write_address(exchange: &str, kind: ExchangeKind, key: &str, out: &mut String) {
+    subtree(exchange, out);
+    if is_plain(exchange) {
+        DOTTED.read_address(key, out);
+    } else if kind == ExchangeKind::Topic {
+        for (at, word) in key.split('.').enumerate() {
+            if at > 0 {
+                out.push('/');
+            }
+            out.push_str(&write_level(word));
+        }
+    } else {
+        out.push_str(&write_level(key));
+    }
+}
+
+impl Kernel {
+    /// What is known of an exchange: its kind and whether it is internal.
+    pub(super) fn exchange_kind(&self, address: &str) -> Option<(ExchangeKind, bool)> {
+        match self.exchanges.get(address) {
+            Some(exchange) => Some((exchange.kind, exchange.internal)),
+            None => predeclared(address).map(|kind| (kind, false)),
+        }
+    }
+
+    /// The address that a message goes to which is published to an exchange with a key.
+    pub fn address_in(&self, exchange: &str, key: &str, out: &mut String) -> Result<(), Refusal> {
+        out.clear();
+        let Some((kind, internal)) = self.exchange_kind(exchange) else { return Err(Refusal::NoExchange) };
+        if internal {
+            return Err(Refusal::Denied);
+        }
+        write_address(exchange, kind, key, out);
+        thalweg_model::Address::check(out).map_err(|_| Refusal::Invalid("no address can be made of this key"))
+    }
+
+    /// Whether any exchange compares properties: then publishers must show them.
+    #[inline]
+    pub fn compares_headers(&self) -> bool {
+        self.comparing_bindings > 0
+    }
+
+    /// Declares an exchange; nothing changes if it is there already just so.
+    pub fn declare_exchange<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &ExchangeSpec<'_>,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let Some((_, name)) = parts(spec.address) else {
+            return Err(Refusal::Invalid("no exchange can have this name"));
+        };
+        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+        let link = session.link;
+        if let Some(kind) = predeclared(spec.address) {
+            let is_same = kind == spec.kind && spec.durable && !spec.auto_delete && !spec.internal;
+            return if is_same { Ok(()) } else { Err(Refusal::Differs(difference_to_predeclared(kind, spec))) };
+        }
+        if let Some(known) = self.exchanges.get(spec.address) {
+            return match difference(known, spec) {
+                None => Ok(()),
+                Some(what) => Err(Refusal::Differs(what)),
+            };
+        }
+        if name.starts_with("amq.") {
+            return Err(Refusal::Reserved);
+        }
+        if !session.access.allows(Permission::Publish, spec.address) {
+            return Err(Refusal::Denied);
+        }
+        if self.exchanges.len() >= self.limits.exchanges_max {
+            return Err(Refusal::TooMany);
+        }
+        if self.journal_full && spec.durable {
+            return Err(Refusal::Full);
+        }
+        let number = if spec.durable && self.limits.journal { self.next_number() } else { 0 };
+        let exchange = Exchange {
+            kind: spec.kind,
+            durable: spec.durable,
+            auto_delete: spec.auto_delete,
+            internal: spec.internal,
+            alternate: spec.alternate.map(Into::into),
+            number,
+            bindings: Vec::new(),
+            incoming: Vec::new(),
+        };
+        if number != 0 {
+            let safety = self.session_safety(id);
+            self.persist_exchange(spec.address, &exchange, safety, fx);
+            if let Some(link) = link {
+                fx.hold(link);
+            }
+        }
+        self.exchanges.insert(spec.address.into(), exchange);
+        self.topology_changed();
+        Ok(())
+    }
+
+    /// The kind of an exchange.
+    pub fn inspect_exchange(&self, _: SessionId, address: &str) -> Result<ExchangeKind, Refusal> {
+        self.exchange_kind(address).map(|(kind, _)| kind).ok_or(Refusal::NoExchange)
+    }
+
+    /// Deletes an exchange and all bindings from and to it.
+    pub fn delete_exchange<E: Effects>(
+        &mut self,
+        id: SessionId,
+        address: &str,
+        if_unused: bool,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        if predeclared(address).is_some() {
+            return Err(Refusal::Reserved);
+        }
+        let exchange = self.exchanges.get(address).ok_or(Refusal::NoExchange)?;
+        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+        if !session.access.allows(Permission::Publish, address) {
+            return Err(Refusal::Denied);
+        }
+        if if_unused && !exchange.bindings.is_empty() {
+            return Err(Refusal::InUse);
+        }
+        if let (Some(link), true) = (session.link, exchange.number != 0) {
+            fx.hold(link);
+        }
+        self.end_exchange(address, fx);
+        Ok(())
+    }
+
+    pub(super) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
+        let Some(exchange) = self.exchanges.remove(address) else { return };
+        for binding in exchange.bindings.into_iter().chain(exchange.incoming) {
+            self.end_binding(binding, fx);
+        }
+        self.persist_ended(exchange.number, fx);
+        self.topology_changed();
+    }
+
+    /// Routes that were remembered may be others now.
+    pub(super) fn topology_changed(&mut self) {
+        self.access_epoch += 1;
+    }
+}
+
+fn difference(known: &Exchange, spec: &ExchangeSpec<'_>) -> Option<&'static str> {
+    match () {
+        () if known.kind != spec.kind => Some("kind"),
+        () if known.durable != spec.durable => Some("durable"),
+        () if known.auto_delete != spec.auto_delete => Some("auto_delete"),
+        () if known.internal != spec.internal => Some("internal"),
+        () if known.alternate.as_deref() != spec.alternate => Some("alternate"),
+        () => None,
+    }
+}
+
+fn difference_to_predeclared(kind: ExchangeKind, spec: &ExchangeSpec<'_>) -> &'static str {
+    difference(&Exchange::predeclared(kind), spec).unwrap_or("kind")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_tells_its_exchange_and_key() {
+        for (address, exchange, key) in [
+            ("$x/orders/eu/de", "$x/orders", "eu.de"),
+            ("$x/direct/a.b", "$x/direct", "a.b"),
+            ("$x@plant/e/k", "$x@plant/e", "k"),
+            ("$x/e/", "$x/e", ""),
+            ("a/b", "$x/amq.topic", "a.b"),
+            ("a.b/c", "$x/amq.topic", "a%2Eb.c"),
+            ("$t@plant/a/b", "$x@plant/amq.topic", "a.b"),
+        ] {
+            assert_eq!(exchange_of(address).0, exchange, "{address}");
+            assert_eq!(key_of(address), key, "{address}");
+        }
+        assert_eq!(key_of("$q/work"), "work");
+        assert_eq!(key_of("$q/a%2Fb"), "a/b");
+    }
+
+    #[test]
+    fn a_key_makes_the_address_that_gives_it_back() {
+        for (exchange, kind, key, address) in [
+            ("$x/e", ExchangeKind::Topic, "a.b", "$x/e/a/b"),
+            ("$x/e", ExchangeKind::Direct, "a.b", "$x/e/a.b"),
+            ("$x/e", ExchangeKind::Direct, "a/b", "$x/e/a%2Fb"),
+            ("$x/amq.topic", ExchangeKind::Topic, "a.b", "a/b"),
+            ("$x@t/amq.topic", ExchangeKind::Topic, "a", "$t@t/a"),
+        ] {
+            let mut out = String::new();
+            write_address(exchange, kind, key, &mut out);
+            assert_eq!(out, address);
+            assert_eq!(key_of(&out), key);
+        }
+    }
+}

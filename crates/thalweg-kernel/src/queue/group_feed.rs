@@ -1,0 +1,221 @@
+//! Groups and queues meet: a group may take from a queue, and a consumer of a line may be a member of a group.
+
+use super::dispatch::HandedOver;
+use super::line::Source;
+use super::{HOME, Item, QueueLimits, is_queue_address};
+use crate::durable::Pending;
+use crate::effects::Effects;
+use crate::group::{Group, LineMember, Waiting};
+use crate::ids::SessionId;
+use crate::ledger::DropReason;
+use crate::shards::ShardMessage;
+use crate::{Kernel, home};
+use thalweg_model::{Message, Reliability, Time};
+
+impl Group {
+    /// Forgets a member that is a consumer of a line.
+    pub(super) fn forget_line_member(&mut self, id: SessionId, line: u16, consumer: u32) {
+        let is = |member: &crate::group::Member| {
+            member.session == id && member.line.is_some_and(|it| (it.line, it.consumer) == (line, consumer))
+        };
+        self.members.retain(|member| !is(member));
+    }
+}
+
+impl Kernel {
+    // --- a group takes from a queue
+
+    /// Whoever wants to take from a queue that nobody has declared has it made: one that outlives the broker.
+    pub(crate) fn ensure_queue<E: Effects>(&mut self, address: &str, fx: &mut E) {
+        let is_here = home(HOME, self.shards) == self.shard;
+        if !is_here || !is_queue_address(address) || self.find_queue(address).is_some() {
+            return;
+        }
+        if self.queue_by_address.len() >= self.limits.queues_max || self.journal_full {
+            return;
+        }
+        let number = self.next_number();
+        let index = self.add_queue(address, number, true, false, None, QueueLimits::default(), Time::ZERO, fx);
+        if self.limits.journal {
+            self.persist_queue(index, self.limits.safety, fx);
+        }
+        self.topology_changed();
+    }
+
+    /// A new group on a queue's address takes from that queue, if it is here. Its entries are the queue's, in the journal,
+    /// too.
+    pub(crate) fn link_group_to_queue(&mut self, index: u32, address: &str) {
+        let Some(queue_index) = self.find_queue(address) else { return };
+        let Some(queue) = self.queue_mut(queue_index) else { return };
+        queue.groups.push(index);
+        queue.had_consumer = true;
+        let (number, journal) = (queue.number, queue.journal_number());
+        if let Some(group) = self.group_mut(index) {
+            group.feed = Some((queue_index, number));
+            group.number = journal;
+        }
+    }
+
+    /// A group ends.
+    pub(crate) fn unlink_group_from_queue(&mut self, index: u32) {
+        let Some((queue, _)) = self.group_mut(index).and_then(|group| group.feed.take()) else { return };
+        if let Some(queue) = self.queue_mut(queue) {
+            queue.groups.retain(|group| *group != index);
+            queue.cursor = 0;
+        }
+    }
+
+    /// Its queue is gone: what members have is theirs alone.
+    pub(super) fn group_lost_queue(&mut self, index: u32) {
+        let Some(group) = self.group_mut(index) else { return };
+        group.feed = None;
+        group.number = 0;
+        let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
+        for member in members {
+            let Some(session) = self.sessions.get_mut(member) else { continue };
+            for entry in session.entries_of_group(index).filter(|entry| entry.of_group) {
+                (entry.serial, entry.of_group) = (0, false);
+            }
+        }
+    }
+
+    pub(crate) fn is_fed(&self, index: u32) -> bool {
+        self.groups.get(index as usize).and_then(Option::as_ref).is_some_and(|group| group.feed.is_some())
+    }
+
+    /// The group through which a session takes from the queue of that number.
+    pub(crate) fn group_of_queue(&self, id: SessionId, number: u64) -> Option<u32> {
+        let session = self.sessions.get(id)?;
+        let of = |index: &&u32| {
+            let group = self.groups.get(**index as usize).and_then(Option::as_ref);
+            group.is_some_and(|group| group.feed.is_some_and(|(_, queue)| queue == number))
+        };
+        session.groups.iter().find(of).copied()
+    }
+
+    /// Whether a member, here or elsewhere, could take a message.
+    pub(super) fn has_member_for(&self, index: u32, message: &Message) -> bool {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let here = group.members.iter().any(|member| {
+            self.sessions.get(member.session).is_some_and(|session| {
+                let reliability = member.reliability.min(message.reliability());
+                session.access.allows(crate::access::Permission::Receive, message.address())
+                    && match reliability {
+                        Reliability::AtMostOnce => session.link.is_some() && !session.congested,
+                        _ => session.can_take(),
+                    }
+            })
+        });
+        here || (self.online_members(group) == 0 && group.peers.iter().any(|peer| peer.online > 0))
+    }
+
+    /// Gives a queue's message to a member of a group; false if none can take it.
+    pub(super) fn give_to_member<E: Effects>(
+        &mut self,
+        index: u32,
+        message: Message,
+        serial: u64,
+        redelivered: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let number = self.group_number(index);
+        if let Some(member) = self.choose_member(index, &message, None) {
+            let entry = crate::session::Entry { serial, ..member.entry(index, message, redelivered) };
+            self.hand_out(member.session);
+            let from = if serial == 0 { 0 } else { number };
+            self.move_to(member, entry, from, index, now, fx);
+            return true;
+        }
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        if self.online_members(group) > 0 {
+            return false;
+        }
+        let Some(shard) = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard) else { return false };
+        let key = group.key.clone();
+        // The other shard routes and books it anew.
+        self.unbook_routed(None, message.address());
+        self.ledger.forwarded += 1;
+        let (safety, from) = (self.limits.safety, (number, serial));
+        fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered });
+        true
+    }
+
+    // --- a consumer of a line is a member of a group
+
+    /// A new message of a group for a member that takes like from a queue.
+    #[allow(clippy::too_many_arguments)] // The other half of `offer`.
+    pub(crate) fn offer_to_line<E: Effects>(
+        &mut self,
+        index: u32,
+        id: SessionId,
+        to: LineMember,
+        message: &Message,
+        redelivered: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let number = self.group_number(index);
+        let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+        let serial = if is_kept { self.next_serial() } else { 0 };
+        let item = Item::of_group(message.clone(), serial, redelivered);
+        let waiting = match self.hand_over(id, to.line, to.consumer, Source::Group(index), item, 0, now, fx) {
+            Ok(HandedOver::Unsettled) => false,
+            Ok(HandedOver::Done(_)) => return,
+            Err(_) => true,
+        };
+        if serial != 0 {
+            self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+        }
+        if waiting {
+            self.wait_in_group(index, Waiting { message: message.clone(), redelivered, serial });
+        }
+    }
+
+    /// The same of one that waited; given back if its output does not take it.
+    pub(crate) fn give_to_line<E: Effects>(
+        &mut self,
+        index: u32,
+        id: SessionId,
+        to: LineMember,
+        waiting: Waiting,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Waiting> {
+        let Waiting { message, redelivered, serial } = waiting;
+        let item = Item::of_group(message, serial, redelivered);
+        match self.hand_over(id, to.line, to.consumer, Source::Group(index), item, 0, now, fx) {
+            Ok(HandedOver::Unsettled) => None,
+            Ok(HandedOver::Done(item)) => {
+                self.persist_group_removed(index, item.serial, fx);
+                None
+            }
+            Err(item) => Some(Waiting { message: item.message, redelivered, serial }),
+        }
+    }
+
+    fn wait_in_group(&mut self, index: u32, waiting: Waiting) {
+        let bytes = waiting.message.bytes();
+        let Some(group) = self.group_mut(index) else {
+            return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
+        };
+        group.waiting_bytes += bytes;
+        group.waiting.push_back(waiting);
+        self.bytes_held += bytes;
+        self.waiting += 1;
+    }
+
+    /// A consumer has left a group.
+    pub(super) fn group_lost_member<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        self.tell_membership(index, 0, fx);
+        self.hand_over_waiting(index, now, fx);
+        self.forget_group_if_empty(index);
+    }
+}
+
+impl Item {
+    fn of_group(message: Message, serial: u64, redelivered: bool) -> Self {
+        let expires = message.expires();
+        Item { message, order: 0, serial, expires, deliveries: u32::from(redelivered) }
+    }
+}

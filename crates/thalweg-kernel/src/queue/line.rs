@@ -1,0 +1,170 @@
+//! A session's lines: what its consumers were given and have not settled, and how much more they may have.
+
+use super::{Item, Verdict};
+use crate::Kernel;
+use crate::ids::SessionId;
+use std::collections::VecDeque;
+
+/// What a session has that takes from queues. Nothing for the others.
+#[derive(Default)]
+pub(crate) struct Lines {
+    /// By number.
+    pub(super) lines: Vec<Line>,
+    pub(super) transactions: Vec<(u32, Transaction)>,
+    /// Queues that are the session's alone.
+    pub(super) own_queues: Vec<u32>,
+}
+
+/// A scope of delivery numbers and of shared credit.
+pub(super) struct Line {
+    pub(super) number: u16,
+    /// Unsettled messages of all its consumers together; 0 for no bound.
+    pub(super) credit: u32,
+    /// How many of `unsettled` count against the credit: those that came through consumers.
+    pub(super) in_flight: u32,
+    pub(super) tag_last: u64,
+    /// By rising tag.
+    pub(super) unsettled: VecDeque<Unsettled>,
+    pub(super) consumers: Vec<LineConsumer>,
+}
+
+/// A consumer's terms and credit.
+#[derive(Clone, Debug)]
+pub(crate) struct LineConsumer {
+    pub(super) number: u32,
+    pub(super) source: Source,
+    pub(super) credit: u32,
+    pub(super) in_flight: u32,
+    pub(super) settles: bool,
+    pub(super) no_local: bool,
+}
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The queue of this index and number: the index may be another queue's by now.
+    Queue(u32, u64),
+    /// The group of this index.
+    Group(u32),
+}
+
+/// A message that was given and not settled.
+#[derive(Debug)]
+pub(super) struct Unsettled {
+    pub(super) tag: u64,
+    /// 0 if it was asked for without a consumer.
+    pub(super) consumer: u32,
+    pub(super) source: Source,
+    pub(super) item: Item,
+}
+
+/// What is done at once, at its end.
+#[derive(Default)]
+pub(super) struct Transaction {
+    pub(super) steps: Vec<Step>,
+    pub(super) bytes: usize,
+}
+
+/// One step of a transaction.
+pub(super) enum Step {
+    /// A message is published.
+    Publish(thalweg_model::Message),
+    /// A message is settled.
+    Settle {
+        /// Its line.
+        line: u16,
+        /// Itself.
+        unsettled: Unsettled,
+        /// How.
+        verdict: Verdict,
+    },
+}
+
+impl Lines {
+    pub(super) fn get(&self, number: u16) -> Option<&Line> {
+        self.lines.binary_search_by_key(&number, |line| line.number).ok().map(|at| &self.lines[at])
+    }
+
+    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Line> {
+        self.lines.binary_search_by_key(&number, |line| line.number).ok().map(|at| &mut self.lines[at])
+    }
+
+    pub(super) fn get_or_insert(&mut self, number: u16) -> &mut Line {
+        let at = match self.lines.binary_search_by_key(&number, |line| line.number) {
+            Ok(at) => at,
+            Err(at) => {
+                let line = Line {
+                    number,
+                    credit: 0,
+                    in_flight: 0,
+                    tag_last: 0,
+                    unsettled: VecDeque::new(),
+                    consumers: Vec::new(),
+                };
+                self.lines.insert(at, line);
+                at
+            }
+        };
+        &mut self.lines[at]
+    }
+
+    /// Messages given and not settled, of all lines.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.lines.iter().map(|line| line.unsettled.len()).sum()
+    }
+}
+
+impl Line {
+    pub(super) fn consumer(&self, number: u32) -> Option<&LineConsumer> {
+        self.consumers.iter().find(|consumer| consumer.number == number)
+    }
+
+    pub(super) fn consumer_mut(&mut self, number: u32) -> Option<&mut LineConsumer> {
+        self.consumers.iter_mut().find(|consumer| consumer.number == number)
+    }
+
+    pub(super) fn has_credit(&self) -> bool {
+        self.credit == 0 || self.in_flight < self.credit
+    }
+
+    /// A message that a consumer has had counts no more.
+    pub(super) fn give_credit_back(&mut self, consumer: u32) {
+        if consumer == 0 {
+            return;
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(consumer) = self.consumer_mut(consumer) {
+            consumer.in_flight = consumer.in_flight.saturating_sub(1);
+        }
+    }
+}
+
+impl LineConsumer {
+    pub(super) fn has_credit(&self) -> bool {
+        !self.settles || self.credit == 0 || self.in_flight < self.credit
+    }
+}
+
+impl Kernel {
+    pub(super) fn lines_mut(&mut self, id: SessionId) -> Option<&mut Lines> {
+        Some(self.sessions.get_mut(id)?.lines.get_or_insert_default())
+    }
+
+    pub(super) fn line(&self, id: SessionId, line: u16) -> Option<&Line> {
+        self.sessions.get(id)?.lines.as_deref()?.get(line)
+    }
+
+    pub(super) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
+        self.sessions.get_mut(id)?.lines.as_deref_mut()?.get_mut(line)
+    }
+
+    /// Whether a consumer could be given a message now.
+    pub(crate) fn consumer_can_take(&self, id: SessionId, line: u16, number: u32) -> bool {
+        let Some(session) = self.sessions.get(id).filter(|session| session.link.is_some() && !session.congested) else {
+            return false;
+        };
+        let Some(line) = session.lines.as_deref().and_then(|lines| lines.get(line)) else { return false };
+        let Some(consumer) = line.consumer(number) else { return false };
+        consumer.has_credit() && (!consumer.settles || line.has_credit())
+    }
+}

@@ -1,0 +1,194 @@
+//! Queues with names, where messages wait for whoever takes them, and exchanges, which say what goes into which queue.
+//!
+//! A queue is found by its address. Bindings stand in the route table like subscriptions: an exchange is a reserved
+//! subtree of addresses and what is written about it here. A consumer belongs to a *line* of its session: a scope of
+//! delivery numbers, of settling many at once and of shared credit.
+//!
+//! Start reading at `accept.rs`: a message comes into a queue; then `dispatch.rs` and `verdict.rs`. Queues are all on one
+//! shard (see [`Kernel::has_queues`]).
+
+mod accept;
+mod binding;
+mod consume;
+mod dead_letter;
+mod declare;
+mod dispatch;
+mod exchange;
+mod group_feed;
+mod line;
+mod spec;
+mod transaction;
+mod verdict;
+mod view;
+mod written;
+
+pub(crate) use binding::Binding;
+pub(crate) use dead_letter::GivenUp;
+pub(crate) use exchange::Exchange;
+pub(crate) use line::{LineConsumer, Lines};
+pub use spec::{
+    BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits, QueueOverflow, QueueSpec,
+    QueueStatus, Refusal, Verdict, exchange_address, queue_address,
+};
+pub use view::{BindingView, ExchangeView, QueueView};
+pub(crate) use written::StoredTerms;
+
+use crate::ids::SessionId;
+use crate::{Kernel, home};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_model::{Message, Time};
+
+/// A queue.
+pub(crate) struct Queue {
+    pub(crate) address: Arc<str>,
+    /// Never used again by any other queue.
+    pub(crate) number: u64,
+    /// Its entries are written down.
+    pub(crate) durable: bool,
+    /// It was declared to outlive the broker.
+    durable_declared: bool,
+    pub(crate) auto_delete: bool,
+    /// Whose it is alone.
+    pub(crate) owner: Option<SessionId>,
+    pub(crate) limits: QueueLimits,
+    /// What waits, by priority; one lane if there are none.
+    lanes: Vec<VecDeque<Item>>,
+    /// Messages that wait.
+    ready: usize,
+    /// Their payloads' bytes.
+    ready_bytes: u64,
+    /// Given to consumers and not settled.
+    pub(crate) unsettled: usize,
+    /// By falling priority; those of one priority in the order in which they came.
+    consumers: Vec<Consumer>,
+    /// Whose turn it is.
+    cursor: usize,
+    /// Somebody has it alone.
+    taken: bool,
+    had_consumer: bool,
+    /// Groups that take from it, for sessions that take their messages through subscriptions.
+    groups: Vec<u32>,
+    /// Bindings that lead here.
+    bindings: Vec<u32>,
+    /// Rises with each message.
+    order_last: i64,
+    /// The earliest time a timer is set for.
+    expiry_timer: Time,
+    /// When somebody last did something with it.
+    used: Time,
+    /// Copies that came, for whoever looks.
+    came: u64,
+    /// Copies that were settled.
+    went: u64,
+}
+
+/// A message in a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) message: Message,
+    /// Its place in line.
+    order: i64,
+    /// Names it in the journal; 0 if it is not written down.
+    pub(crate) serial: u64,
+    expires: Time,
+    /// How often it was delivered.
+    pub(crate) deliveries: u32,
+}
+
+/// Somebody who takes from a queue. Its credit is with its line.
+#[derive(Clone, Copy, Debug)]
+struct Consumer {
+    session: SessionId,
+    line: u16,
+    number: u32,
+    priority: i32,
+}
+
+/// Names the shard of all queues.
+pub(crate) const HOME: &str = "$q";
+
+impl Kernel {
+    /// Whether this is the shard where queues and exchanges are, and to which connections come that use them.
+    pub fn has_queues(&self) -> bool {
+        home(HOME, self.shards) == self.shard
+    }
+
+    pub(crate) fn queue(&self, index: u32) -> Option<&Queue> {
+        self.queues.get(index as usize)?.as_deref()
+    }
+
+    pub(crate) fn queue_mut(&mut self, index: u32) -> Option<&mut Queue> {
+        self.queues.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// The queue of an address.
+    pub(crate) fn find_queue(&self, address: &str) -> Option<u32> {
+        self.queue_by_address.get(address).copied()
+    }
+}
+
+/// Whether an address is in the reserved subtree of queues.
+pub(crate) fn is_queue_address(address: &str) -> bool {
+    let Some(rest) = address.strip_prefix("$q") else { return false };
+    let Some((tenant, name)) = rest.split_once('/') else { return false };
+    (tenant.is_empty() || tenant.starts_with('@')) && !name.contains('/')
+}
+
+impl Queue {
+    /// The number under which its entries are in the journal; 0 if they are not.
+    pub(crate) fn journal_number(&self) -> u64 {
+        if self.durable { self.number } else { 0 }
+    }
+
+    fn lane_of(&self, message: &Message) -> usize {
+        usize::from(message.priority().min(self.limits.priority_max))
+    }
+
+    /// Puts an item where its order says.
+    fn insert(&mut self, item: Item) {
+        let lane = self.lane_of(&item.message);
+        self.ready += 1;
+        self.ready_bytes += item.message.payload().len() as u64;
+        let Some(lane) = self.lanes.get_mut(lane) else { return };
+        if lane.back().is_none_or(|last| last.order < item.order) {
+            lane.push_back(item);
+        } else if lane.front().is_none_or(|first| item.order < first.order) {
+            lane.push_front(item);
+        } else {
+            let at = lane.partition_point(|other| other.order < item.order);
+            lane.insert(at, item);
+        }
+    }
+
+    /// Takes the next: the oldest of the highest priority.
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        self.forget_ready(&item);
+        Some(item)
+    }
+
+    /// Takes the one that is given up first when there is no room: the oldest of the lowest priority.
+    fn pop_least(&mut self) -> Option<Item> {
+        let item = self.lanes.iter_mut().find_map(VecDeque::pop_front)?;
+        self.forget_ready(&item);
+        Some(item)
+    }
+
+    fn forget_ready(&mut self, item: &Item) {
+        self.ready -= 1;
+        self.ready_bytes -= item.message.payload().len() as u64;
+        if self.ready == 0 {
+            for lane in &mut self.lanes {
+                if lane.capacity() > 1024 {
+                    lane.shrink_to(64);
+                }
+            }
+        }
+    }
+
+    /// The earliest expiry among the heads.
+    fn head_expiry(&self) -> Time {
+        self.lanes.iter().filter_map(|lane| lane.front()).map(|item| item.expires).min().unwrap_or(Time::NEVER)
+    }
+}

@@ -1,0 +1,226 @@
+//! What peers say about queues, exchanges and consumers, and what they are told.
+
+use std::fmt;
+use thalweg_model::syntax::write_level;
+use thalweg_model::{PropertyValue, Span};
+
+/// A queue, as somebody declares it.
+#[derive(Clone, Debug)]
+pub struct QueueSpec<'a> {
+    /// Its canonical address, see [`queue_address`].
+    pub address: &'a str,
+    /// It outlives the broker.
+    pub durable: bool,
+    /// It is the declaring session's alone and ends with its link.
+    pub exclusive: bool,
+    /// It ends when its last consumer leaves.
+    pub auto_delete: bool,
+    /// Its bounds and choices.
+    pub limits: QueueLimits,
+}
+
+/// A queue's bounds and choices. Declaring a queue again with others is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// How long a message may wait.
+    pub message_ttl: Option<Span>,
+    /// How long the queue lives without consumers, without being declared again and without [`Kernel::take_one`].
+    ///
+    /// [`Kernel::take_one`]: crate::Kernel::take_one
+    pub idle_expiry: Option<Span>,
+    /// Messages that may wait.
+    pub messages_max: Option<u64>,
+    /// Bytes of payload that may wait.
+    pub bytes_max: Option<u64>,
+    /// What happens beyond those.
+    pub overflow: QueueOverflow,
+    /// Where messages go that the queue gives up.
+    pub dead_letter: Option<DeadLetter>,
+    /// The highest priority that is told apart; 0 for none.
+    pub priority_max: u8,
+    /// One consumer has them all, until it leaves.
+    pub single_active: bool,
+    /// Deliveries of a message before it is given up.
+    pub deliveries_max: Option<u32>,
+    /// What kind of queue its maker called it; compared and shown, nothing else.
+    pub label: Box<str>,
+}
+
+/// What a full queue does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueOverflow {
+    /// Gives the oldest message up.
+    #[default]
+    DropHead,
+    /// Refuses the newcomer.
+    RejectPublish,
+    /// Refuses the newcomer, which becomes a dead letter.
+    RejectPublishDeadLetter,
+}
+
+/// Where messages go that a queue gives up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The exchange's address; empty if the key names a queue.
+    pub exchange: Box<str>,
+    /// The key; nothing for the one the message came with.
+    pub key: Option<Box<str>>,
+}
+
+/// What is told of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStatus {
+    /// It was there before.
+    pub existed: bool,
+    /// Messages that wait.
+    pub messages: u64,
+    /// Its consumers.
+    pub consumers: u32,
+}
+
+/// How an exchange compares keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeKind {
+    /// The key is the binding's.
+    Direct,
+    /// Not at all.
+    Fanout,
+    /// Word by word, with wildcards.
+    Topic,
+    /// Not at all; the binding's arguments are compared with the message's properties.
+    Headers,
+}
+
+/// An exchange, as somebody declares it.
+#[derive(Clone, Debug)]
+pub struct ExchangeSpec<'a> {
+    /// Its address, see [`exchange_address`].
+    pub address: &'a str,
+    /// How it compares.
+    pub kind: ExchangeKind,
+    /// It outlives the broker.
+    pub durable: bool,
+    /// It ends with its last binding.
+    pub auto_delete: bool,
+    /// Peers cannot publish to it.
+    pub internal: bool,
+    /// The address of the exchange that gets what nobody wants.
+    pub alternate: Option<&'a str>,
+}
+
+/// Whereto an exchange's messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindTo<'a> {
+    /// The queue of this address.
+    Queue(&'a str),
+    /// The exchange of this address.
+    Exchange(&'a str),
+}
+
+/// A binding.
+#[derive(Clone, Debug)]
+pub struct BindSpec<'a> {
+    /// The address of the exchange.
+    pub exchange: &'a str,
+    /// Whereto.
+    pub to: BindTo<'a>,
+    /// The key, as its maker wrote it.
+    pub key: &'a str,
+    /// What headers exchanges compare, the rule itself (`x-match`) included.
+    pub arguments: &'a [(Box<str>, PropertyValue)],
+}
+
+/// A consumer, as a session announces it.
+#[derive(Clone, Debug)]
+pub struct ConsumeSpec<'a> {
+    /// A queue's address, or `$g/<name>/<filter>` to be a member of a group.
+    pub source: &'a str,
+    /// The line it belongs to.
+    pub line: u16,
+    /// Names it in its line; not 0.
+    pub consumer: u32,
+    /// Unsettled messages it may have; 0 for no bound of its own.
+    pub credit: u32,
+    /// It settles what it is given; else that is settled when it is sent.
+    pub settles: bool,
+    /// It wants to be the only one.
+    pub exclusive: bool,
+    /// Higher ones are served first.
+    pub priority: i32,
+    /// It does not want what its own session publishes. Such messages are passed over.
+    pub no_local: bool,
+}
+
+/// What a consumer says of a message it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is done with.
+    Accept,
+    /// Somebody, maybe the same consumer, is to be given it again.
+    Requeue,
+    /// Nobody is to be given it again: it becomes a dead letter, if the queue has a place for those.
+    Reject,
+}
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such queue.
+    NoQueue,
+    /// There is no such exchange.
+    NoExchange,
+    /// The access rules do not allow it.
+    Denied,
+    /// It belongs to another session.
+    Locked,
+    /// It has consumers, or bindings, or somebody has it alone.
+    InUse,
+    /// It has messages.
+    NotEmpty,
+    /// It exists and is not what was declared; this differs.
+    Differs(&'static str),
+    /// Names like this one are the broker's own.
+    Reserved,
+    /// There are as many as there may be.
+    TooMany,
+    /// What was said makes no sense.
+    Invalid(&'static str),
+    /// There is no room to write it down.
+    Full,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoQueue => f.write_str("there is no such queue"),
+            Refusal::NoExchange => f.write_str("there is no such exchange"),
+            Refusal::Denied => f.write_str("the access rules do not allow it"),
+            Refusal::Locked => f.write_str("it belongs to another connection"),
+            Refusal::InUse => f.write_str("it is in use"),
+            Refusal::NotEmpty => f.write_str("it is not empty"),
+            Refusal::Differs(what) => write!(f, "it exists with another {what}"),
+            Refusal::Reserved => f.write_str("such names are the broker's own"),
+            Refusal::TooMany => f.write_str("there are as many as there may be"),
+            Refusal::Invalid(why) => f.write_str(why),
+            Refusal::Full => f.write_str("the journal is full"),
+        }
+    }
+}
+
+/// The address of the queue `name` of a tenant; the default tenant's name is empty.
+pub fn queue_address(tenant: &str, name: &str) -> String {
+    reserved_address('q', tenant, name)
+}
+
+/// The address of the exchange `name` of a tenant; the default tenant's name is empty.
+pub fn exchange_address(tenant: &str, name: &str) -> String {
+    reserved_address('x', tenant, name)
+}
+
+fn reserved_address(kind: char, tenant: &str, name: &str) -> String {
+    let level = write_level(name);
+    match tenant {
+        "" => format!("${kind}/{level}"),
+        _ => format!("${kind}@{tenant}/{level}"),
+    }
+}

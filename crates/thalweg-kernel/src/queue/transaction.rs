@@ -1,0 +1,125 @@
+//! Publishes and settlements that happen all at once, at their transaction's end, or not at all.
+
+use super::line::{Step, Transaction};
+use super::spec::Verdict;
+use crate::Kernel;
+use crate::effects::Effects;
+use crate::ids::SessionId;
+use crate::publish::{Draft, Outcome};
+use crate::settle::Settled;
+use thalweg_model::Time;
+
+impl Kernel {
+    /// Begins a transaction under a number that its session chooses; false if there is one.
+    pub fn begin(&mut self, id: SessionId, number: u32) -> bool {
+        let Some(lines) = self.lines_mut(id) else { return false };
+        if lines.transactions.iter().any(|(known, _)| *known == number) {
+            return false;
+        }
+        lines.transactions.push((number, Transaction::default()));
+        true
+    }
+
+    fn transaction_mut(&mut self, id: SessionId, number: u32) -> Option<&mut Transaction> {
+        let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
+        lines.transactions.iter_mut().find(|(known, _)| *known == number).map(|(_, transaction)| transaction)
+    }
+
+    /// Adds a publish; false if there is no such transaction or it is as large as it may be.
+    pub fn publish_in(&mut self, id: SessionId, number: u32, draft: &Draft<'_>, now: Time) -> bool {
+        let bytes_max = self.limits.transaction_bytes_max;
+        let message = self.keep(Some(id), draft, &mut None, now);
+        let bytes = message.bytes();
+        let Some(transaction) = self.transaction_mut(id, number) else { return false };
+        if transaction.bytes + bytes > bytes_max {
+            return false;
+        }
+        transaction.bytes += bytes;
+        transaction.steps.push(Step::Publish(message));
+        self.bytes_held += bytes;
+        true
+    }
+
+    /// Adds a settlement; see [`Kernel::settle_line`].
+    pub fn settle_in(
+        &mut self,
+        id: SessionId,
+        number: u32,
+        line: u16,
+        tag: u64,
+        multiple: bool,
+        verdict: Verdict,
+    ) -> Settled {
+        if self.transaction_mut(id, number).is_none() {
+            return Settled::Unknown;
+        }
+        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else { return Settled::Unknown };
+        if let Some(transaction) = self.transaction_mut(id, number) {
+            let steps = taken.into_iter().map(|unsettled| Step::Settle { line, unsettled, verdict });
+            transaction.steps.extend(steps);
+        }
+        Settled::Known
+    }
+
+    /// Does all of a transaction and ends it; what became of its publishes, in their order. Nothing if there is none.
+    ///
+    /// Its records are those of one command, so they are kept together or not at all.
+    pub fn commit<E: Effects>(&mut self, id: SessionId, number: u32, now: Time, fx: &mut E) -> Option<Vec<Outcome>> {
+        let transaction = self.take_transaction(id, number)?;
+        self.bytes_held = self.bytes_held.saturating_sub(transaction.bytes);
+        let mut outcomes = Vec::new();
+        let mut lines: Vec<u16> = Vec::new();
+        for step in transaction.steps {
+            match step {
+                Step::Publish(message) => {
+                    let expires = message.expires();
+                    let draft = Draft {
+                        expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+                        ..Draft::of(&message)
+                    };
+                    outcomes.push(self.publish(id, draft, now, fx).outcome);
+                }
+                Step::Settle { line, unsettled, verdict } => {
+                    if !lines.contains(&line) {
+                        lines.push(line);
+                    }
+                    let taken = std::iter::once(unsettled).collect();
+                    self.judge_all(id, line, taken, verdict, now, fx);
+                }
+            }
+        }
+        for line in lines {
+            self.pump_line(id, line, now, fx);
+        }
+        if let (true, Some(link)) = (self.limits.journal, self.sessions.get(id).and_then(|session| session.link)) {
+            // What was settled must not come again after the answer.
+            fx.hold(link);
+        }
+        Some(outcomes)
+    }
+
+    /// Forgets a transaction: nothing was published, and what it settled is unsettled again. False if there is none.
+    pub fn abort<E: Effects>(&mut self, id: SessionId, number: u32, _: Time, _: &mut E) -> bool {
+        let Some(transaction) = self.take_transaction(id, number) else { return false };
+        self.bytes_held = self.bytes_held.saturating_sub(transaction.bytes);
+        for step in transaction.steps {
+            let Step::Settle { line, unsettled, .. } = step else { continue };
+            let Some(line) = self.line_mut(id, line) else { continue };
+            if unsettled.consumer != 0 {
+                line.in_flight += 1;
+                if let Some(consumer) = line.consumer_mut(unsettled.consumer) {
+                    consumer.in_flight += 1;
+                }
+            }
+            let at = line.unsettled.partition_point(|known| known.tag < unsettled.tag);
+            line.unsettled.insert(at, unsettled);
+        }
+        true
+    }
+
+    fn take_transaction(&mut self, id: SessionId, number: u32) -> Option<Transaction> {
+        let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
+        let at = lines.transactions.iter().position(|(known, _)| *known == number)?;
+        Some(lines.transactions.swap_remove(at).1)
+    }
+}

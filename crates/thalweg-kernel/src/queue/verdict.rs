@@ -1,0 +1,205 @@
+//! Consumers say what became of what they were given.
+
+use super::Item;
+use super::line::{Source, Unsettled};
+use super::spec::Verdict;
+use crate::Kernel;
+use crate::effects::Effects;
+use crate::group::Waiting;
+use crate::ids::SessionId;
+use crate::ledger::DropReason;
+use crate::settle::Settled;
+use smallvec::SmallVec;
+use thalweg_model::{DeathReason, Time};
+
+pub(super) type Taken = SmallVec<[Unsettled; 1]>;
+
+impl Kernel {
+    /// Settles a message of a line, or with `multiple` all up to it; tag 0 then means all.
+    #[allow(clippy::too_many_arguments)] // What a settlement says, and the usual.
+    pub fn settle_line<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        tag: u64,
+        multiple: bool,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) -> Settled {
+        let Some(taken) = self.take_unsettled(id, line, tag, multiple) else { return Settled::Unknown };
+        self.judge_all(id, line, taken, verdict, now, fx);
+        Settled::Known
+    }
+
+    /// What is unsettled of a line goes back to where it came from, flagged.
+    pub fn recover_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
+        if let Some(taken) = self.take_unsettled(id, line, 0, true) {
+            self.judge_all(id, line, taken, Verdict::Requeue, now, fx);
+        }
+    }
+
+    /// Takes what is named out of the line's list; nothing if there is no such message. Its credit is free.
+    pub(super) fn take_unsettled(&mut self, id: SessionId, number: u16, tag: u64, multiple: bool) -> Option<Taken> {
+        let Some(line) = self.line_mut(id, number) else {
+            return (multiple && tag == 0).then(Taken::new);
+        };
+        let mut taken = Taken::new();
+        if multiple && tag == 0 {
+            taken.extend(line.unsettled.drain(..));
+        } else {
+            let at = line.unsettled.binary_search_by_key(&tag, |unsettled| unsettled.tag).ok()?;
+            if multiple {
+                taken.extend(line.unsettled.drain(..=at));
+            } else {
+                taken.extend(line.unsettled.remove(at));
+            }
+        }
+        for unsettled in &taken {
+            line.give_credit_back(unsettled.consumer);
+        }
+        if line.unsettled.capacity() > 1024 && line.unsettled.is_empty() {
+            line.unsettled.shrink_to(64);
+        }
+        Some(taken)
+    }
+
+    pub(super) fn judge_all<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        taken: Taken,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let mut sources: SmallVec<[Source; 4]> = SmallVec::new();
+        // From the last to the first, so that what returns to a head comes in its order.
+        for unsettled in taken.into_iter().rev() {
+            if !sources.contains(&unsettled.source) {
+                sources.push(unsettled.source);
+            }
+            self.judge(id, unsettled, verdict, now, fx);
+        }
+        if let Some(line) = self.line(id, line)
+            && line.credit > 0
+        {
+            // What the line has in common may have kept any of its consumers waiting.
+            for consumer in &line.consumers {
+                if !sources.contains(&consumer.source) {
+                    sources.push(consumer.source);
+                }
+            }
+        }
+        for source in sources {
+            self.pump_source(source, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+
+    pub(super) fn pump_source<E: Effects>(&mut self, source: Source, now: Time, fx: &mut E) {
+        match source {
+            Source::Queue(index, number) => {
+                if self.queue(index).is_some_and(|queue| queue.number == number) {
+                    self.pump_queue(index, now, fx);
+                }
+            }
+            Source::Group(index) => self.hand_over_waiting(index, now, fx),
+        }
+    }
+
+    /// One message that was taken out of its line's list.
+    pub(super) fn judge<E: Effects>(
+        &mut self,
+        id: SessionId,
+        unsettled: Unsettled,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Unsettled { source, item, .. } = unsettled;
+        self.unsettled -= 1;
+        self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+        match source {
+            Source::Queue(index, number) => {
+                let is_there = self.queue(index).is_some_and(|queue| queue.number == number);
+                if is_there {
+                    self.judge_of_queue(id, index, item, verdict, now, fx);
+                } else if verdict == Verdict::Requeue {
+                    self.hand_back(Some(id));
+                    self.book_drop(None, item.message.address(), DropReason::QueueEnded);
+                } else {
+                    self.book_had(id, &item);
+                }
+            }
+            Source::Group(index) => match verdict {
+                Verdict::Requeue => {
+                    self.hand_back(Some(id));
+                    self.return_to_group(index, item.message, item.serial, true);
+                }
+                Verdict::Accept | Verdict::Reject => {
+                    self.book_had(id, &item);
+                    self.persist_group_removed(index, item.serial, fx);
+                }
+            },
+        }
+    }
+
+    fn judge_of_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        index: u32,
+        mut item: Item,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.queue_mut(index) else { return };
+        queue.unsettled -= 1;
+        let journal = queue.journal_number();
+        match verdict {
+            Verdict::Accept => {
+                queue.went += 1;
+                self.book_had(id, &item);
+                self.forget_item(journal, &item, false, fx);
+            }
+            Verdict::Requeue => {
+                item.deliveries = item.deliveries.saturating_add(1);
+                let too_often = queue.limits.deliveries_max.is_some_and(|max| item.deliveries > max);
+                self.hand_back(Some(id));
+                if too_often {
+                    self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
+                } else {
+                    self.put_back(index, item);
+                }
+            }
+            Verdict::Reject => {
+                queue.went += 1;
+                self.to_dead_letters(index, item.message.clone(), DeathReason::Rejected, now);
+                self.book_had(id, &item);
+                self.forget_item(journal, &item, false, fx);
+            }
+        }
+    }
+
+    /// Its receiver has had it; a refusal is the receiver's own.
+    fn book_had(&mut self, id: SessionId, item: &Item) {
+        // Looking at the address costs more than the rest.
+        let address = if self.accounts.are_kept() { item.message.address() } else { "" };
+        self.book_delivered(id, address, item.message.payload().len());
+    }
+
+    /// A group's message waits again, first in line.
+    fn return_to_group(&mut self, index: u32, message: thalweg_model::Message, serial: u64, redelivered: bool) {
+        let bytes = message.bytes();
+        let Some(group) = self.group_mut(index) else {
+            return self.book_drop(None, message.address(), DropReason::GroupEnded);
+        };
+        group.waiting_bytes += bytes;
+        group.waiting.push_front(Waiting { message, redelivered, serial });
+        self.bytes_held += bytes;
+        self.waiting += 1;
+    }
+}

@@ -1,0 +1,128 @@
+//! Queues, exchanges and bindings, as operators see them.
+
+use super::binding::To;
+use super::exchange::PREDECLARED;
+use super::spec::{ExchangeKind, QueueLimits};
+use crate::Kernel;
+use std::sync::Arc;
+use thalweg_model::PropertyValue;
+
+/// A queue.
+#[derive(Clone, Debug)]
+pub struct QueueView {
+    /// Its address.
+    pub address: Arc<str>,
+    /// It outlives the broker.
+    pub durable: bool,
+    /// It ends with its last consumer.
+    pub auto_delete: bool,
+    /// The client whose it is alone.
+    pub owner: Option<Arc<str>>,
+    /// Its bounds and choices.
+    pub limits: QueueLimits,
+    /// Messages that wait.
+    pub messages: usize,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Messages given and not settled.
+    pub unsettled: usize,
+    /// Its consumers.
+    pub consumers: usize,
+    /// Messages that ever came, since the broker started.
+    pub came: u64,
+    /// Messages that consumers settled or were sent for good.
+    pub went: u64,
+}
+
+/// An exchange.
+#[derive(Clone, Debug)]
+pub struct ExchangeView {
+    /// Its address.
+    pub address: Box<str>,
+    /// How it compares.
+    pub kind: ExchangeKind,
+    /// It outlives the broker.
+    pub durable: bool,
+    /// It ends with its last binding.
+    pub auto_delete: bool,
+    /// Peers cannot publish to it.
+    pub internal: bool,
+    /// The address of the exchange that gets what nobody wants.
+    pub alternate: Option<Box<str>>,
+    /// Its bindings.
+    pub bindings: Vec<BindingView>,
+}
+
+/// A binding.
+#[derive(Clone, Debug)]
+pub struct BindingView {
+    /// The address of the queue or exchange that it leads to.
+    pub to: Box<str>,
+    /// The key, as its maker wrote it.
+    pub key: Box<str>,
+    /// Its arguments.
+    pub arguments: Box<[(Box<str>, PropertyValue)]>,
+}
+
+impl Kernel {
+    /// Shows `f` every queue; in no particular order.
+    pub fn for_each_queue(&self, mut f: impl FnMut(QueueView)) {
+        for queue in self.queues.iter().flatten() {
+            let owner = queue.owner.and_then(|owner| self.sessions.get(owner)).map(|session| session.client.clone());
+            f(QueueView {
+                address: queue.address.clone(),
+                durable: queue.durable_declared,
+                auto_delete: queue.auto_delete,
+                owner,
+                limits: queue.limits.clone(),
+                messages: queue.ready,
+                bytes: queue.ready_bytes,
+                unsettled: queue.unsettled,
+                consumers: queue.consumers.len() + queue.groups.len(),
+                came: queue.came,
+                went: queue.went,
+            });
+        }
+    }
+
+    /// Shows `f` every exchange: those of the default tenant that are always there, and all that were declared or bound.
+    pub fn for_each_exchange(&self, mut f: impl FnMut(ExchangeView)) {
+        for (name, kind) in PREDECLARED {
+            let address = super::exchange_address("", name);
+            if !self.exchanges.contains_key(&*address) {
+                f(ExchangeView {
+                    address: address.into(),
+                    kind,
+                    durable: true,
+                    auto_delete: false,
+                    internal: false,
+                    alternate: None,
+                    bindings: Vec::new(),
+                });
+            }
+        }
+        for (address, exchange) in &self.exchanges {
+            let bindings = exchange.bindings.iter().filter_map(|index| self.binding(*index));
+            f(ExchangeView {
+                address: address.clone(),
+                kind: exchange.kind,
+                durable: exchange.durable,
+                auto_delete: exchange.auto_delete,
+                internal: exchange.internal,
+                alternate: exchange.alternate.clone(),
+                bindings: bindings
+                    .map(|binding| BindingView {
+                        to: match &binding.to {
+                            To::Queue(index) => {
+                                self.queue(*index).map_or("".into(), |queue| Box::from(&*queue.address))
+                            }
+                            To::Exchange(address) => Box::from(&**address),
+                        },
+                        key: binding.key.clone(),
+                        arguments: binding.arguments.clone(),
+                    })
+                    .collect(),
+            });
+        }
+    }
+}

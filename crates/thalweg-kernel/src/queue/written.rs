@@ -1,0 +1,322 @@
+//! Queues, exchanges and bindings in the journal.
+//!
+//! There each is a group: a number, a name and a filter. The name says what it is, and no group that sessions share can
+//! have it, because such names hold no `/`. The filter is a text of lines: the address first, then one term a line.
+//! What waits in a queue are the group's entries.
+
+use super::binding::To;
+use super::exchange::Exchange;
+use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
+use super::{Item, Queue};
+use crate::Kernel;
+use crate::effects::{Effects, Safety};
+use crate::journal::{Record, Stored, StoredGroup};
+use crate::ledger::DropReason;
+use std::fmt::Write;
+use thalweg_model::syntax::ONE_LINE;
+use thalweg_model::{Message, PropertyValue, Span, Time};
+
+const QUEUE: &str = "/queue";
+const EXCHANGE: &str = "/exchange";
+const BINDING: &str = "/binding";
+
+/// What one of them is, by its name in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StoredTerms {
+    /// Restored first: bindings need both ends.
+    Exchange,
+    Queue,
+    Binding,
+}
+
+impl StoredTerms {
+    /// Nothing if it is a group that sessions share, or something else.
+    pub(crate) fn of(group: &StoredGroup) -> Option<Self> {
+        match &*group.name {
+            QUEUE => Some(StoredTerms::Queue),
+            EXCHANGE => Some(StoredTerms::Exchange),
+            BINDING => Some(StoredTerms::Binding),
+            _ => None,
+        }
+    }
+}
+
+/// A text of lines.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0.push_str(name);
+        self.0.push('=');
+        ONE_LINE.write(value, &mut self.0);
+    }
+
+    fn add_number(&mut self, name: &str, value: impl Into<u64>) {
+        let mut text = String::new();
+        let _ = write!(text, "{}", value.into());
+        self.add(name, &text);
+    }
+}
+
+/// Shows `f` name and value of each line.
+fn each_line(text: &str, mut f: impl FnMut(&str, String)) {
+    for line in text.split('\n') {
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let mut read = String::new();
+        ONE_LINE.read(value, &mut read);
+        f(name, read);
+    }
+}
+
+impl Kernel {
+    pub(super) fn persist_queue<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
+        let Some(queue) = self.queue(index) else { return };
+        let terms = queue_terms(queue);
+        fx.persist(&Record::Group { queue: queue.number, name: QUEUE, filter: &terms }, safety);
+    }
+
+    pub(super) fn persist_exchange<E: Effects>(
+        &mut self,
+        address: &str,
+        exchange: &Exchange,
+        safety: Safety,
+        fx: &mut E,
+    ) {
+        let mut lines = Lines::default();
+        lines.add("address", address);
+        lines.add_number("kind", exchange.kind as u8);
+        lines.add_number("auto-delete", exchange.auto_delete);
+        lines.add_number("internal", exchange.internal);
+        if let Some(alternate) = &exchange.alternate {
+            lines.add("alternate", alternate);
+        }
+        fx.persist(&Record::Group { queue: exchange.number, name: EXCHANGE, filter: &lines.0 }, safety);
+    }
+
+    pub(super) fn persist_binding<E: Effects>(&mut self, index: u32, safety: Safety, fx: &mut E) {
+        let Some(binding) = self.binding(index) else { return };
+        let mut lines = Lines::default();
+        lines.add("address", &binding.exchange);
+        match &binding.to {
+            To::Queue(queue) => {
+                let Some(queue) = self.queue(*queue) else { return };
+                lines.add("queue", &queue.address);
+            }
+            To::Exchange(address) => lines.add("exchange", address),
+        }
+        lines.add("key", &binding.key);
+        for (name, value) in &binding.arguments {
+            lines.add("name", name);
+            match value {
+                PropertyValue::Nothing => lines.add("nothing", ""),
+                PropertyValue::Text(text) => lines.add("text", text),
+                PropertyValue::Bool(truth) => lines.add_number("bool", *truth),
+                PropertyValue::Integer(number) => lines.add("integer", &number.to_string()),
+                PropertyValue::Float(number) => lines.add_number("float", number.to_bits()),
+                PropertyValue::Bytes(bytes) => {
+                    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                    lines.add("bytes", &hex);
+                }
+            }
+        }
+        fx.persist(&Record::Group { queue: binding.number, name: BINDING, filter: &lines.0 }, safety);
+    }
+
+    /// One of them is gone, and what it held.
+    pub(super) fn persist_ended<E: Effects>(&mut self, number: u64, fx: &mut E) {
+        if number != 0 {
+            let safety = self.limits.safety;
+            fx.persist(&Record::GroupEnded { queue: number }, safety);
+        }
+    }
+
+    // --- a new process
+
+    /// Takes up what an earlier run left of a queue, exchange or binding.
+    pub(crate) fn restore_terms<E: Effects>(
+        &mut self,
+        number: u64,
+        stored: StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        match StoredTerms::of(&stored) {
+            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter),
+            Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, now, fx),
+            Some(StoredTerms::Binding) => {
+                if self.restore_binding(number, &stored.filter, fx).is_none() {
+                    // One of its ends is gone; the record that says so was lost with the machine.
+                    self.persist_ended(number, fx);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn restore_exchange(&mut self, number: u64, text: &str) {
+        let mut exchange = Exchange { number, ..Exchange::predeclared(ExchangeKind::Direct) };
+        let mut address = String::new();
+        each_line(text, |name, value| match name {
+            "address" => address = value,
+            "kind" => exchange.kind = kind_of(&value),
+            "auto-delete" => exchange.auto_delete = value == "1",
+            "internal" => exchange.internal = value == "1",
+            "alternate" => exchange.alternate = Some(value.into()),
+            _ => {}
+        });
+        self.exchanges.insert(address.into(), exchange);
+    }
+
+    fn restore_queue<E: Effects>(
+        &mut self,
+        number: u64,
+        stored: StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let (address, auto_delete, limits) = read_queue_terms(&stored.filter);
+        let ttl = limits.message_ttl;
+        let idle = limits.idle_expiry;
+        let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
+        self.ledger.restored += stored.waiting.len() as u64;
+        for Stored { serial, place, len, .. } in stored.waiting {
+            let Some(message) = read(place, len) else {
+                self.book_drop(None, "", DropReason::Unreadable);
+                fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+                continue;
+            };
+            self.book_restored(message.address());
+            let (bytes, ingress) = (message.bytes(), message.ingress());
+            let expires = message.expires().min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
+            let Some(queue) = self.queue_mut(index) else { return };
+            queue.order_last += 1;
+            // Nobody knows whether it was with a consumer when the process ended.
+            queue.insert(Item { message, order: queue.order_last, serial, expires, deliveries: 1 });
+            self.waiting += 1;
+            self.bytes_held += bytes;
+        }
+        if let Some(idle) = idle {
+            self.timers.set(now + idle, crate::SessionId(index), crate::timers::TimerKind::QueueIdle);
+        }
+        self.watch_expiry(index);
+    }
+
+    fn restore_binding<E: Effects>(&mut self, number: u64, text: &str, fx: &mut E) -> Option<()> {
+        let (mut exchange, mut key, mut to_queue, mut to_exchange) = (String::new(), String::new(), None, None);
+        let mut arguments: Vec<(Box<str>, PropertyValue)> = Vec::new();
+        each_line(text, |name, value| {
+            let mut argument = |value: PropertyValue| {
+                if let Some(last) = arguments.last_mut() {
+                    last.1 = value;
+                }
+            };
+            match name {
+                "address" => exchange = value,
+                "key" => key = value,
+                "queue" => to_queue = Some(value),
+                "exchange" => to_exchange = Some(value),
+                "text" => argument(PropertyValue::Text(value.into())),
+                "bool" => argument(PropertyValue::Bool(value == "1")),
+                "integer" => argument(PropertyValue::Integer(value.parse().unwrap_or(0))),
+                "float" => argument(PropertyValue::Float(f64::from_bits(value.parse().unwrap_or(0)))),
+                "bytes" => argument(PropertyValue::Bytes(from_hex(&value))),
+                "name" => arguments.push((value.into(), PropertyValue::Nothing)),
+                _ => {}
+            }
+        });
+        let to = match (to_queue, to_exchange) {
+            (Some(address), _) => To::Queue(self.find_queue(&address)?),
+            (None, Some(address)) => {
+                self.exchange_kind(&address)?;
+                To::Exchange(address.into())
+            }
+            (None, None) => return None,
+        };
+        let (kind, _) = self.exchange_kind(&exchange)?;
+        self.add_binding(&exchange, kind, to, &key, &arguments, number, fx);
+        Some(())
+    }
+}
+
+fn queue_terms(queue: &Queue) -> String {
+    let limits = &queue.limits;
+    let mut lines = Lines::default();
+    lines.add("address", &queue.address);
+    lines.add_number("auto-delete", queue.auto_delete);
+    let numbers = [
+        ("ttl-ms", limits.message_ttl.map(Span::millis)),
+        ("idle-ms", limits.idle_expiry.map(Span::millis)),
+        ("messages", limits.messages_max),
+        ("bytes", limits.bytes_max),
+        ("deliveries", limits.deliveries_max.map(u64::from)),
+        ("priority", (limits.priority_max > 0).then(|| u64::from(limits.priority_max))),
+        ("overflow", (limits.overflow != QueueOverflow::DropHead).then_some(limits.overflow as u64)),
+        ("single", limits.single_active.then_some(1)),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            lines.add_number(name, number);
+        }
+    }
+    if let Some(dead_letter) = &limits.dead_letter {
+        lines.add("dead-letter", &dead_letter.exchange);
+        if let Some(key) = &dead_letter.key {
+            lines.add("dead-letter-key", key);
+        }
+    }
+    if !limits.label.is_empty() {
+        lines.add("label", &limits.label);
+    }
+    lines.0
+}
+
+fn read_queue_terms(text: &str) -> (String, bool, QueueLimits) {
+    let (mut address, mut auto_delete, mut limits) = (String::new(), false, QueueLimits::default());
+    each_line(text, |name, value| {
+        let number: Option<u64> = value.parse().ok();
+        match name {
+            "address" => address = value,
+            "auto-delete" => auto_delete = value == "1",
+            "ttl-ms" => limits.message_ttl = number.map(Span::from_millis),
+            "idle-ms" => limits.idle_expiry = number.map(Span::from_millis),
+            "messages" => limits.messages_max = number,
+            "bytes" => limits.bytes_max = number,
+            "deliveries" => limits.deliveries_max = number.and_then(|number| number.try_into().ok()),
+            "priority" => limits.priority_max = number.and_then(|number| number.try_into().ok()).unwrap_or(0),
+            "overflow" => {
+                limits.overflow = match number {
+                    Some(1) => QueueOverflow::RejectPublish,
+                    Some(2) => QueueOverflow::RejectPublishDeadLetter,
+                    _ => QueueOverflow::DropHead,
+                }
+            }
+            "single" => limits.single_active = true,
+            "dead-letter" => limits.dead_letter = Some(DeadLetter { exchange: value.into(), key: None }),
+            "dead-letter-key" => {
+                if let Some(dead_letter) = &mut limits.dead_letter {
+                    dead_letter.key = Some(value.into());
+                }
+            }
+            "label" => limits.label = value.into(),
+            _ => {}
+        }
+    });
+    (address, auto_delete, limits)
+}
+
+fn kind_of(number: &str) -> ExchangeKind {
+    let kinds = [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers];
+    number.parse().ok().and_then(|number: usize| kinds.get(number)).copied().unwrap_or(ExchangeKind::Direct)
+}
+
+fn from_hex(text: &str) -> Box<[u8]> {
+    let (pairs, _) = text.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    pairs.iter().filter_map(byte).collect()
+}
