@@ -184,6 +184,13 @@ impl Spec {
         self.classes.iter().flat_map(|class| &class.methods)
     }
 
+    /// A pattern for the methods that `which` wants.
+    fn variants(&self, which: impl Fn(&Method) -> bool) -> String {
+        let variants: Vec<String> =
+            self.methods().filter(|m| which(m)).map(|m| format!("Method::{}(_)", m.variant())).collect();
+        variants.join(" | ")
+    }
+
     fn reply_codes(&self) -> String {
         let mut out = format!("{HEAD}\n/// Why something ended or came back.\n");
         out += "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\n#[repr(u16)]\npub enum ReplyCode {\n";
@@ -248,21 +255,22 @@ impl Spec {
         for m in self.methods() {
             let _ = writeln!(out, "Method::{}(_) => {}::ID,", m.variant(), m.function_path());
         }
-        out += "}\n}\n}\n\n/// What is known of each method apart from its arguments, in the order of ids.\n";
-        out += "#[rustfmt::skip]\npub(crate) const TRAITS: &[(MethodId, &str, Sender, bool)] = &[\n";
+        out += "}\n}\n\n/// Who sends it.\npub(crate) const fn sender(&self) -> Sender {\nmatch self {\n";
+        for side in ["client", "server", "both"] {
+            let _ = writeln!(out, "{} => Sender::{},", self.variants(|m| m.from == side), camel(side));
+        }
+        out += "}\n}\n\n/// Whether a content header and body follow.\n#[inline]\n";
+        let _ = writeln!(
+            out,
+            "pub const fn has_content(&self) -> bool {{\nmatches!(self, {})\n}}\n}}\n",
+            self.variants(|m| m.content)
+        );
+        out += "/// The names of all methods, in the order of ids.\n";
+        out += "#[rustfmt::skip]\npub(crate) const NAMES: &[(MethodId, &str)] = &[\n";
         let mut methods: Vec<&Method> = self.methods().collect();
         methods.sort_by_key(|m| (m.class_id, m.id));
         for m in methods {
-            let _ = writeln!(
-                out,
-                "    (MethodId::new({}, {}), \"{}.{}\", Sender::{}, {}),",
-                m.class_id,
-                m.id,
-                m.class,
-                m.name,
-                camel(&m.from),
-                m.content
-            );
+            let _ = writeln!(out, "    (MethodId::new({}, {}), \"{}.{}\"),", m.class_id, m.id, m.class, m.name);
         }
         out += "];\n";
         out

@@ -61,7 +61,7 @@ pub(crate) struct Content<'b> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole<'b> {
     pub(crate) consumed: usize,
-    pub(crate) properties: BasicProperties<'b>,
+    pub(crate) start: HeaderStart<'b>,
     pub(crate) header: &'b [u8],
     pub(crate) payload: &'b [u8],
 }
@@ -87,13 +87,18 @@ impl Intake {
                 let heard = self.on_method(frame)?;
                 // A message of which everything is here already is not gathered.
                 if let Heard::Method(channel, method) = &heard
-                    && method.id().has_content()
+                    && method.has_content()
                 {
                     let rest = bytes.get(len..).unwrap_or_default();
-                    return Ok(Some(match self.whole(rest, *channel) {
-                        Some(whole) => (len + whole.consumed, Heard::Content(whole.with(*channel, *method))),
-                        None => (len, self.begin_gathering(frame)?),
-                    }));
+                    if let Some(whole) = self.whole(rest, *channel)
+                        && let Ok(properties) = whole.start.properties()
+                    {
+                        let Whole { consumed, header, payload, .. } = whole;
+                        let (channel, method) = (*channel, *method);
+                        let content = Content { channel, method, properties, header, payload };
+                        return Ok(Some((len + consumed, Heard::Content(content))));
+                    }
+                    return Ok(Some((len, self.begin_gathering(frame)?)));
                 }
                 heard
             }
@@ -104,7 +109,7 @@ impl Intake {
     }
 
     /// Header and body at the start of `bytes`, if they are complete, the body is one frame at most, and nothing is
-    /// wrong. For all else there is the slow way.
+    /// wrong; only the properties are not looked at yet. For all else there is the slow way.
     #[inline]
     pub(crate) fn whole<'b>(&self, bytes: &'b [u8], channel: u16) -> Option<Whole<'b>> {
         let head = Frame::split(bytes, self.frame_max).ok()??;
@@ -126,8 +131,7 @@ impl Intake {
             consumed += body.len();
             payload = body.payload;
         }
-        let properties = start.properties().ok()?;
-        Some(Whole { consumed, properties, header: head.payload, payload })
+        Some(Whole { consumed, start, header: head.payload, payload })
     }
 
     /// A channel on which a new message may begin.
@@ -150,7 +154,12 @@ impl Intake {
             DecodeError::Unknown(id) => PeerFault::METHOD_UNKNOWN.by(id),
             DecodeError::Malformed { id, what } => PeerFault::METHOD_MALFORMED.saying(format!("{id}: {what}")).by(id),
         })?;
-        if method.id().is_sent_by(self.peer) { Ok(method) } else { Err(PeerFault::DIRECTION.by(method.id())) }
+        let sender = method.sender();
+        if sender == self.peer || sender == Sender::Both {
+            Ok(method)
+        } else {
+            Err(PeerFault::DIRECTION.by(method.id()))
+        }
     }
 
     fn on_method<'b>(&mut self, frame: Frame<'b>) -> Result<Heard<'b>, PeerFault> {
@@ -314,13 +323,6 @@ impl Intake {
     pub(crate) fn clear(&mut self) {
         self.channels.clear();
         self.gathered_bytes = 0;
-    }
-}
-
-impl<'b> Whole<'b> {
-    fn with(self, channel: u16, method: Method<'b>) -> Content<'b> {
-        let Whole { properties, header, payload, .. } = self;
-        Content { channel, method, properties, header, payload }
     }
 }
 

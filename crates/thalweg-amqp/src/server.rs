@@ -167,6 +167,9 @@ pub struct Publish<'b> {
     pub header: &'b [u8],
 }
 
+/// Bytes of a `basic.ack` with its frame.
+const ACK_FRAME: usize = 21;
+
 impl ServerSide {
     /// A machine that waits for the protocol header.
     pub fn new(limits: ServerLimits) -> Self {
@@ -232,30 +235,55 @@ impl ServerSide {
         if self.state != State::Open {
             return self.handle_early(bytes);
         }
-        if let Some((consumed, publish)) = self.publish_in_one_piece(bytes) {
-            return Ok(Some((consumed, Event::Publish(publish))));
+        // The path of nearly every byte: a message whose frames are all here, or its settlement.
+        match bytes.get(7..11) {
+            Some([0, 60, 0, 40]) => {
+                if let Some((mut consumed, ch, publish)) = self.publish_method(bytes)
+                    && let Some(whole) = bytes.get(consumed..).and_then(|rest| self.intake.whole(rest, ch))
+                    && let Ok(properties) = whole.start.properties()
+                {
+                    let basic::Publish { exchange, routing_key, mandatory, immediate } = publish;
+                    let (payload, header) = (whole.payload, whole.header);
+                    consumed += whole.consumed;
+                    let publish =
+                        Publish { ch, exchange, routing_key, mandatory, immediate, properties, payload, header };
+                    return Ok(Some((consumed, Event::Publish(publish))));
+                }
+            }
+            Some([0, 60, 0, 80]) => {
+                if let Some((ch, ack)) = self.ack_method(bytes) {
+                    return Ok(Some((ACK_FRAME, Event::Method { ch, method: Method::BasicAck(ack) })));
+                }
+            }
+            _ => {}
         }
         self.handle_open(bytes, gathered)
     }
 
-    /// The path of nearly every byte: three frames that are all here. `None` for whatever is not quite so.
+    /// `basic.publish` on a channel that is ready for it. `None` for whatever is not quite so: that is the slow way's.
     #[inline]
-    fn publish_in_one_piece<'b>(&mut self, bytes: &'b [u8]) -> Option<(usize, Publish<'b>)> {
-        // Method frame, class 60, method 40.
-        let (1, [0, 60, 0, 40]) = (*bytes.first()?, bytes.get(7..11)?) else { return None };
+    fn publish_method<'b>(&mut self, bytes: &'b [u8]) -> Option<(usize, u16, basic::Publish<'b>)> {
         let frame = Frame::split(bytes, self.intake.frame_max).ok()??;
-        if !self.intake.is_ready(frame.channel) {
+        if frame.kind != frame::METHOD || !self.intake.is_ready(frame.channel) {
             return None;
         }
         let (_, mut arguments) = Arguments::of_method(frame.payload).ok()?;
         let publish = basic::Publish::decode(&mut arguments).ok()?;
         arguments.end().ok()?;
-        let len = frame.len();
-        let whole = self.intake.whole(bytes.get(len..)?, frame.channel)?;
-        let basic::Publish { exchange, routing_key, mandatory, immediate } = publish;
-        let (ch, properties, payload, header) = (frame.channel, whole.properties, whole.payload, whole.header);
-        let publish = Publish { ch, exchange, routing_key, mandatory, immediate, properties, payload, header };
-        Some((len + whole.consumed, publish))
+        Some((frame.len(), frame.channel, publish))
+    }
+
+    /// `basic.ack`, as above. Its frame always has the same length.
+    #[inline]
+    fn ack_method(&mut self, bytes: &[u8]) -> Option<(u16, basic::Ack)> {
+        let &[1, c1, c2, 0, 0, 0, 13, _, _, _, _, t1, t2, t3, t4, t5, t6, t7, t8, bits, 0xCE] =
+            bytes.first_chunk::<ACK_FRAME>()?
+        else {
+            return None;
+        };
+        let channel = u16::from_be_bytes([c1, c2]);
+        let delivery_tag = u64::from_be_bytes([t1, t2, t3, t4, t5, t6, t7, t8]);
+        self.intake.is_ready(channel).then_some((channel, basic::Ack { delivery_tag, multiple: bits & 1 != 0 }))
     }
 
     #[inline(never)]

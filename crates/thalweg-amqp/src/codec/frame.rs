@@ -22,7 +22,7 @@ pub(crate) const METHOD: u8 = 1;
 pub(crate) const HEADER: u8 = 2;
 pub(crate) const BODY: u8 = 3;
 pub(crate) const HEARTBEAT: u8 = 8;
-const END: u8 = 0xCE;
+pub(crate) const END: u8 = 0xCE;
 
 /// A complete frame, not looked into yet.
 #[derive(Clone, Copy, Debug)]

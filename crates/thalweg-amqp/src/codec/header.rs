@@ -7,8 +7,8 @@
 
 use std::fmt;
 
-use super::frame::{BODY, HEADER, OVERHEAD, put_frame, put_whole};
-use super::{BasicProperties, Malformed, put_long_long};
+use super::frame::{BODY, END, FRAME_MIN, HEADER, OVERHEAD, put_whole};
+use super::{BasicProperties, Malformed};
 
 /// Id of class `basic`, the only one with content.
 const BASIC: [u8; 2] = [0, 60];
@@ -78,7 +78,7 @@ impl<'b> HeaderStart<'b> {
 /// Bytes of body that fit into one frame.
 #[inline]
 fn body_bytes_max(frame_max: u32) -> usize {
-    (frame_max.max(super::frame::FRAME_MIN) - OVERHEAD) as usize
+    (frame_max.max(FRAME_MIN) - OVERHEAD) as usize
 }
 
 /// Appends header and body frames. `Err`: `out` is cut back to `start`, where the method frame begins.
@@ -91,23 +91,31 @@ pub(crate) fn put_content(
     start: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), TooLarge> {
-    let before = out.len();
-    put_frame(HEADER, channel, out, |out| {
-        out.extend_from_slice(&BASIC);
-        out.extend_from_slice(&[0, 0]);
-        put_long_long(payload.len() as u64, out);
-        match header {
-            // Without properties: what is too short to be a header.
-            ContentHeader::Raw(raw) => out.extend_from_slice(raw.get(12..).filter(|r| r.len() >= 2).unwrap_or(&[0, 0])),
-            ContentHeader::Properties(properties) => properties.encode(out),
-        }
-    });
-    let frame_bytes = out.len() - before;
     let body_max = body_bytes_max(frame_max);
+    let header_at = out.len();
+    match header {
+        // Without properties: what is too short to be a header.
+        ContentHeader::Raw(raw) => {
+            let properties = raw.get(12..).filter(|p| p.len() >= 2).unwrap_or(&[0, 0]);
+            out.reserve(FIXED + properties.len() + payload.len() + 2 * OVERHEAD as usize);
+            put_header_start(channel, properties.len(), payload.len(), out);
+            out.extend_from_slice(properties);
+        }
+        ContentHeader::Properties(properties) => {
+            put_header_start(channel, 0, payload.len(), out);
+            properties.encode(out);
+            let size = (out.len() - header_at - 7) as u32;
+            if let Some(place) = out.get_mut(header_at + 3..header_at + 7) {
+                place.copy_from_slice(&size.to_be_bytes());
+            }
+        }
+    }
+    let frame_bytes = out.len() + 1 - header_at;
     if frame_bytes > body_max + OVERHEAD as usize {
         out.truncate(start);
         return Err(TooLarge { frame_bytes, frame_bytes_max: frame_max });
     }
+    out.push(END);
     if payload.len() <= body_max {
         // No frame at all for an empty body.
         if !payload.is_empty() {
@@ -119,4 +127,18 @@ pub(crate) fn put_content(
         }
     }
     Ok(())
+}
+
+/// Bytes of a header frame before its properties.
+const FIXED: usize = 19;
+
+/// Appends a header frame up to its properties.
+#[inline]
+fn put_header_start(channel: u16, properties_len: usize, body_len: usize, out: &mut Vec<u8>) {
+    let [c1, c2] = channel.to_be_bytes();
+    let [s1, s2, s3, s4] = (12 + properties_len as u32).to_be_bytes();
+    let [k1, k2] = BASIC;
+    let [b1, b2, b3, b4, b5, b6, b7, b8] = (body_len as u64).to_be_bytes();
+    let fixed: [u8; FIXED] = [HEADER, c1, c2, s1, s2, s3, s4, k1, k2, 0, 0, b1, b2, b3, b4, b5, b6, b7, b8];
+    out.extend_from_slice(&fixed);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::methods::TRAITS;
+use crate::methods::NAMES;
 
 /// Class and method id; zero for both where no method is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,22 +32,8 @@ impl MethodId {
 
     /// Its name, such as `basic.publish`, if there is such a method.
     pub fn name(self) -> Option<&'static str> {
-        self.traits().map(|(_, name, _, _)| *name)
-    }
-
-    /// Whether this side sends it.
-    pub(crate) fn is_sent_by(self, side: Sender) -> bool {
-        self.traits().is_some_and(|(_, _, sender, _)| *sender == side || *sender == Sender::Both)
-    }
-
-    /// Whether content follows.
-    pub(crate) fn has_content(self) -> bool {
-        self.traits().is_some_and(|(_, _, _, content)| *content)
-    }
-
-    fn traits(self) -> Option<&'static (MethodId, &'static str, Sender, bool)> {
-        let at = TRAITS.binary_search_by_key(&self, |(id, ..)| *id).ok()?;
-        TRAITS.get(at)
+        let at = NAMES.binary_search_by_key(&self, |(id, _)| *id).ok()?;
+        NAMES.get(at).map(|(_, name)| *name)
     }
 }
 

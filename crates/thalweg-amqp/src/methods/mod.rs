@@ -374,75 +374,156 @@ impl<'b> Method<'b> {
             Method::TxRollbackOk(_) => tx::RollbackOk::ID,
         }
     }
+
+    /// Who sends it.
+    pub(crate) const fn sender(&self) -> Sender {
+        match self {
+            Method::ConnectionStartOk(_)
+            | Method::ConnectionSecureOk(_)
+            | Method::ConnectionTuneOk(_)
+            | Method::ConnectionOpen(_)
+            | Method::ConnectionUpdateSecret(_)
+            | Method::ChannelOpen(_)
+            | Method::AccessRequest(_)
+            | Method::ExchangeDeclare(_)
+            | Method::ExchangeDelete(_)
+            | Method::ExchangeBind(_)
+            | Method::ExchangeUnbind(_)
+            | Method::QueueDeclare(_)
+            | Method::QueueBind(_)
+            | Method::QueuePurge(_)
+            | Method::QueueDelete(_)
+            | Method::QueueUnbind(_)
+            | Method::BasicQos(_)
+            | Method::BasicConsume(_)
+            | Method::BasicPublish(_)
+            | Method::BasicGet(_)
+            | Method::BasicReject(_)
+            | Method::BasicRecoverAsync(_)
+            | Method::BasicRecover(_)
+            | Method::ConfirmSelect(_)
+            | Method::TxSelect(_)
+            | Method::TxCommit(_)
+            | Method::TxRollback(_) => Sender::Client,
+            Method::ConnectionStart(_)
+            | Method::ConnectionSecure(_)
+            | Method::ConnectionTune(_)
+            | Method::ConnectionOpenOk(_)
+            | Method::ConnectionBlocked(_)
+            | Method::ConnectionUnblocked(_)
+            | Method::ConnectionUpdateSecretOk(_)
+            | Method::ChannelOpenOk(_)
+            | Method::AccessRequestOk(_)
+            | Method::ExchangeDeclareOk(_)
+            | Method::ExchangeDeleteOk(_)
+            | Method::ExchangeBindOk(_)
+            | Method::ExchangeUnbindOk(_)
+            | Method::QueueDeclareOk(_)
+            | Method::QueueBindOk(_)
+            | Method::QueuePurgeOk(_)
+            | Method::QueueDeleteOk(_)
+            | Method::QueueUnbindOk(_)
+            | Method::BasicQosOk(_)
+            | Method::BasicConsumeOk(_)
+            | Method::BasicReturn(_)
+            | Method::BasicDeliver(_)
+            | Method::BasicGetOk(_)
+            | Method::BasicGetEmpty(_)
+            | Method::BasicRecoverOk(_)
+            | Method::ConfirmSelectOk(_)
+            | Method::TxSelectOk(_)
+            | Method::TxCommitOk(_)
+            | Method::TxRollbackOk(_) => Sender::Server,
+            Method::ConnectionClose(_)
+            | Method::ConnectionCloseOk(_)
+            | Method::ChannelFlow(_)
+            | Method::ChannelFlowOk(_)
+            | Method::ChannelClose(_)
+            | Method::ChannelCloseOk(_)
+            | Method::BasicCancel(_)
+            | Method::BasicCancelOk(_)
+            | Method::BasicAck(_)
+            | Method::BasicNack(_) => Sender::Both,
+        }
+    }
+
+    /// Whether a content header and body follow.
+    #[inline]
+    pub const fn has_content(&self) -> bool {
+        matches!(
+            self,
+            Method::BasicPublish(_) | Method::BasicReturn(_) | Method::BasicDeliver(_) | Method::BasicGetOk(_)
+        )
+    }
 }
 
-/// What is known of each method apart from its arguments, in the order of ids.
+/// The names of all methods, in the order of ids.
 #[rustfmt::skip]
-pub(crate) const TRAITS: &[(MethodId, &str, Sender, bool)] = &[
-    (MethodId::new(10, 10), "connection.start", Sender::Server, false),
-    (MethodId::new(10, 11), "connection.start-ok", Sender::Client, false),
-    (MethodId::new(10, 20), "connection.secure", Sender::Server, false),
-    (MethodId::new(10, 21), "connection.secure-ok", Sender::Client, false),
-    (MethodId::new(10, 30), "connection.tune", Sender::Server, false),
-    (MethodId::new(10, 31), "connection.tune-ok", Sender::Client, false),
-    (MethodId::new(10, 40), "connection.open", Sender::Client, false),
-    (MethodId::new(10, 41), "connection.open-ok", Sender::Server, false),
-    (MethodId::new(10, 50), "connection.close", Sender::Both, false),
-    (MethodId::new(10, 51), "connection.close-ok", Sender::Both, false),
-    (MethodId::new(10, 60), "connection.blocked", Sender::Server, false),
-    (MethodId::new(10, 61), "connection.unblocked", Sender::Server, false),
-    (MethodId::new(10, 70), "connection.update-secret", Sender::Client, false),
-    (MethodId::new(10, 71), "connection.update-secret-ok", Sender::Server, false),
-    (MethodId::new(20, 10), "channel.open", Sender::Client, false),
-    (MethodId::new(20, 11), "channel.open-ok", Sender::Server, false),
-    (MethodId::new(20, 20), "channel.flow", Sender::Both, false),
-    (MethodId::new(20, 21), "channel.flow-ok", Sender::Both, false),
-    (MethodId::new(20, 40), "channel.close", Sender::Both, false),
-    (MethodId::new(20, 41), "channel.close-ok", Sender::Both, false),
-    (MethodId::new(30, 10), "access.request", Sender::Client, false),
-    (MethodId::new(30, 11), "access.request-ok", Sender::Server, false),
-    (MethodId::new(40, 10), "exchange.declare", Sender::Client, false),
-    (MethodId::new(40, 11), "exchange.declare-ok", Sender::Server, false),
-    (MethodId::new(40, 20), "exchange.delete", Sender::Client, false),
-    (MethodId::new(40, 21), "exchange.delete-ok", Sender::Server, false),
-    (MethodId::new(40, 30), "exchange.bind", Sender::Client, false),
-    (MethodId::new(40, 31), "exchange.bind-ok", Sender::Server, false),
-    (MethodId::new(40, 40), "exchange.unbind", Sender::Client, false),
-    (MethodId::new(40, 51), "exchange.unbind-ok", Sender::Server, false),
-    (MethodId::new(50, 10), "queue.declare", Sender::Client, false),
-    (MethodId::new(50, 11), "queue.declare-ok", Sender::Server, false),
-    (MethodId::new(50, 20), "queue.bind", Sender::Client, false),
-    (MethodId::new(50, 21), "queue.bind-ok", Sender::Server, false),
-    (MethodId::new(50, 30), "queue.purge", Sender::Client, false),
-    (MethodId::new(50, 31), "queue.purge-ok", Sender::Server, false),
-    (MethodId::new(50, 40), "queue.delete", Sender::Client, false),
-    (MethodId::new(50, 41), "queue.delete-ok", Sender::Server, false),
-    (MethodId::new(50, 50), "queue.unbind", Sender::Client, false),
-    (MethodId::new(50, 51), "queue.unbind-ok", Sender::Server, false),
-    (MethodId::new(60, 10), "basic.qos", Sender::Client, false),
-    (MethodId::new(60, 11), "basic.qos-ok", Sender::Server, false),
-    (MethodId::new(60, 20), "basic.consume", Sender::Client, false),
-    (MethodId::new(60, 21), "basic.consume-ok", Sender::Server, false),
-    (MethodId::new(60, 30), "basic.cancel", Sender::Both, false),
-    (MethodId::new(60, 31), "basic.cancel-ok", Sender::Both, false),
-    (MethodId::new(60, 40), "basic.publish", Sender::Client, true),
-    (MethodId::new(60, 50), "basic.return", Sender::Server, true),
-    (MethodId::new(60, 60), "basic.deliver", Sender::Server, true),
-    (MethodId::new(60, 70), "basic.get", Sender::Client, false),
-    (MethodId::new(60, 71), "basic.get-ok", Sender::Server, true),
-    (MethodId::new(60, 72), "basic.get-empty", Sender::Server, false),
-    (MethodId::new(60, 80), "basic.ack", Sender::Both, false),
-    (MethodId::new(60, 90), "basic.reject", Sender::Client, false),
-    (MethodId::new(60, 100), "basic.recover-async", Sender::Client, false),
-    (MethodId::new(60, 110), "basic.recover", Sender::Client, false),
-    (MethodId::new(60, 111), "basic.recover-ok", Sender::Server, false),
-    (MethodId::new(60, 120), "basic.nack", Sender::Both, false),
-    (MethodId::new(85, 10), "confirm.select", Sender::Client, false),
-    (MethodId::new(85, 11), "confirm.select-ok", Sender::Server, false),
-    (MethodId::new(90, 10), "tx.select", Sender::Client, false),
-    (MethodId::new(90, 11), "tx.select-ok", Sender::Server, false),
-    (MethodId::new(90, 20), "tx.commit", Sender::Client, false),
-    (MethodId::new(90, 21), "tx.commit-ok", Sender::Server, false),
-    (MethodId::new(90, 30), "tx.rollback", Sender::Client, false),
-    (MethodId::new(90, 31), "tx.rollback-ok", Sender::Server, false),
+pub(crate) const NAMES: &[(MethodId, &str)] = &[
+    (MethodId::new(10, 10), "connection.start"),
+    (MethodId::new(10, 11), "connection.start-ok"),
+    (MethodId::new(10, 20), "connection.secure"),
+    (MethodId::new(10, 21), "connection.secure-ok"),
+    (MethodId::new(10, 30), "connection.tune"),
+    (MethodId::new(10, 31), "connection.tune-ok"),
+    (MethodId::new(10, 40), "connection.open"),
+    (MethodId::new(10, 41), "connection.open-ok"),
+    (MethodId::new(10, 50), "connection.close"),
+    (MethodId::new(10, 51), "connection.close-ok"),
+    (MethodId::new(10, 60), "connection.blocked"),
+    (MethodId::new(10, 61), "connection.unblocked"),
+    (MethodId::new(10, 70), "connection.update-secret"),
+    (MethodId::new(10, 71), "connection.update-secret-ok"),
+    (MethodId::new(20, 10), "channel.open"),
+    (MethodId::new(20, 11), "channel.open-ok"),
+    (MethodId::new(20, 20), "channel.flow"),
+    (MethodId::new(20, 21), "channel.flow-ok"),
+    (MethodId::new(20, 40), "channel.close"),
+    (MethodId::new(20, 41), "channel.close-ok"),
+    (MethodId::new(30, 10), "access.request"),
+    (MethodId::new(30, 11), "access.request-ok"),
+    (MethodId::new(40, 10), "exchange.declare"),
+    (MethodId::new(40, 11), "exchange.declare-ok"),
+    (MethodId::new(40, 20), "exchange.delete"),
+    (MethodId::new(40, 21), "exchange.delete-ok"),
+    (MethodId::new(40, 30), "exchange.bind"),
+    (MethodId::new(40, 31), "exchange.bind-ok"),
+    (MethodId::new(40, 40), "exchange.unbind"),
+    (MethodId::new(40, 51), "exchange.unbind-ok"),
+    (MethodId::new(50, 10), "queue.declare"),
+    (MethodId::new(50, 11), "queue.declare-ok"),
+    (MethodId::new(50, 20), "queue.bind"),
+    (MethodId::new(50, 21), "queue.bind-ok"),
+    (MethodId::new(50, 30), "queue.purge"),
+    (MethodId::new(50, 31), "queue.purge-ok"),
+    (MethodId::new(50, 40), "queue.delete"),
+    (MethodId::new(50, 41), "queue.delete-ok"),
+    (MethodId::new(50, 50), "queue.unbind"),
+    (MethodId::new(50, 51), "queue.unbind-ok"),
+    (MethodId::new(60, 10), "basic.qos"),
+    (MethodId::new(60, 11), "basic.qos-ok"),
+    (MethodId::new(60, 20), "basic.consume"),
+    (MethodId::new(60, 21), "basic.consume-ok"),
+    (MethodId::new(60, 30), "basic.cancel"),
+    (MethodId::new(60, 31), "basic.cancel-ok"),
+    (MethodId::new(60, 40), "basic.publish"),
+    (MethodId::new(60, 50), "basic.return"),
+    (MethodId::new(60, 60), "basic.deliver"),
+    (MethodId::new(60, 70), "basic.get"),
+    (MethodId::new(60, 71), "basic.get-ok"),
+    (MethodId::new(60, 72), "basic.get-empty"),
+    (MethodId::new(60, 80), "basic.ack"),
+    (MethodId::new(60, 90), "basic.reject"),
+    (MethodId::new(60, 100), "basic.recover-async"),
+    (MethodId::new(60, 110), "basic.recover"),
+    (MethodId::new(60, 111), "basic.recover-ok"),
+    (MethodId::new(60, 120), "basic.nack"),
+    (MethodId::new(85, 10), "confirm.select"),
+    (MethodId::new(85, 11), "confirm.select-ok"),
+    (MethodId::new(90, 10), "tx.select"),
+    (MethodId::new(90, 11), "tx.select-ok"),
+    (MethodId::new(90, 20), "tx.commit"),
+    (MethodId::new(90, 21), "tx.commit-ok"),
+    (MethodId::new(90, 30), "tx.rollback"),
+    (MethodId::new(90, 31), "tx.rollback-ok"),
 ];

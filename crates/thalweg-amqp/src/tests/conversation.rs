@@ -205,9 +205,11 @@ fn methods_have_names_numbers_and_a_direction() {
     assert_eq!(MethodId::new(60, 40).name(), Some("basic.publish"));
     assert_eq!(MethodId::new(60, 41).name(), None);
     assert_eq!(Method::ChannelCloseOk(channel::CloseOk).id(), MethodId::new(20, 41));
-    assert!(connection::StartOk::ID.is_sent_by(codec::Sender::Client));
-    assert!(!connection::StartOk::ID.is_sent_by(codec::Sender::Server));
-    assert!(basic::Deliver::ID.has_content() && !basic::Get::ID.has_content());
+    assert_eq!(Method::ConnectionStartOk(connection::StartOk::default()).sender(), codec::Sender::Client);
+    assert_eq!(Method::ConnectionTune(connection::Tune::default()).sender(), codec::Sender::Server);
+    assert_eq!(Method::BasicAck(basic::Ack::default()).sender(), codec::Sender::Both);
+    assert!(Method::BasicDeliver(basic::Deliver::default()).has_content());
+    assert!(!Method::BasicGet(basic::Get::default()).has_content());
     for code in ReplyCode::ALL {
         assert_eq!(ReplyCode::of(code.code()), Some(*code));
     }
