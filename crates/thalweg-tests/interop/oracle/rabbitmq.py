@@ -1,0 +1,121 @@
+"""Debian's rabbitmq-server as an oracle: one node in a folder of its own, on ports of its own, gone when it goes.
+
+Nothing of it touches a RabbitMQ that the machine may run: the node name, the port mapper, the database, the log, the plugin
+list and every listener are its own. Run alone (`python rabbitmq.py FIRST_PORT`) it serves until its input ends.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PLUGINS = "[rabbitmq_mqtt,rabbitmq_stomp,rabbitmq_web_stomp]."
+# A first start compiles nothing but creates a database; two busy cores need their time.
+READY_WITHIN_S = 120
+
+
+class RabbitMq:
+    """Ports, from the first on: AMQP, STOMP, STOMP over WebSocket, MQTT, Erlang distribution, port mapper."""
+
+    def __init__(self, first_port):
+        self.amqp, self.stomp, self.web_stomp, self.mqtt, self.distribution, self.mapper = range(
+            first_port, first_port + 6
+        )
+        self.folder = tempfile.mkdtemp(prefix="thalweg-oracle-")
+        self.node = f"oracle{first_port}@localhost"
+
+    def __enter__(self):
+        # Its service user is not ours: everything below a folder that belongs to whoever runs this.
+        config = os.path.join(self.folder, "rabbitmq.conf")
+        with open(config, "w") as out:
+            out.write(
+                f"listeners.tcp.1 = 127.0.0.1:{self.amqp}\n"
+                f"stomp.listeners.tcp.1 = 127.0.0.1:{self.stomp}\n"
+                f"web_stomp.tcp.ip = 127.0.0.1\nweb_stomp.tcp.port = {self.web_stomp}\n"
+                f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt}\n"
+                "mqtt.allow_anonymous = true\n"
+                "log.console = false\nlog.file.level = warning\n"
+            )
+        plugins = os.path.join(self.folder, "enabled_plugins")
+        with open(plugins, "w") as out:
+            out.write(PLUGINS)
+        home = os.path.join(self.folder, "home")
+        os.mkdir(home)
+        self.environment = {
+            "PATH": os.environ["PATH"] + ":/usr/lib/rabbitmq/bin:/usr/sbin",
+            "HOME": home,
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_PORT": str(self.mapper),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": self.node,
+            "RABBITMQ_DIST_PORT": str(self.distribution),
+            "RABBITMQ_NODE_PORT": str(self.amqp),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_CONFIG_FILE": config,
+            "RABBITMQ_ENABLED_PLUGINS_FILE": plugins,
+            "RABBITMQ_MNESIA_BASE": os.path.join(self.folder, "mnesia"),
+            "RABBITMQ_LOG_BASE": os.path.join(self.folder, "log"),
+            "RABBITMQ_PID_FILE": os.path.join(self.folder, "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        self.mapper_process = subprocess.Popen(
+            ["epmd", "-port", str(self.mapper), "-address", "127.0.0.1"], env=self.environment
+        )
+        # The wrapper in /usr/sbin insists on a service user; the script below it does not.
+        self.process = subprocess.Popen(
+            ["/usr/lib/rabbitmq/bin/rabbitmq-server"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=open(os.path.join(self.folder, "stdout"), "w"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wait(self):
+        import socket
+
+        deadline = time.monotonic() + READY_WITHIN_S
+        for port in (self.amqp, self.stomp, self.web_stomp, self.mqtt):
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    if self.process.poll() is not None or time.monotonic() > deadline:
+                        with open(os.path.join(self.folder, "stdout")) as log:
+                            raise RuntimeError(f"RabbitMQ does not listen on {port}:\n{log.read()[-3000:]}")
+                    time.sleep(0.2)
+
+    def version(self):
+        found = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"], capture_output=True, text=True, check=True
+        )
+        return found.stdout.strip()
+
+    def __exit__(self, *_):
+        try:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        except ProcessLookupError:
+            pass
+        self.mapper_process.terminate()
+        self.mapper_process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    with RabbitMq(int(sys.argv[1])) as broker:
+        print(f"amqp {broker.amqp} stomp {broker.stomp} web_stomp {broker.web_stomp} mqtt {broker.mqtt}", flush=True)
+        sys.stdin.read()
