@@ -78,7 +78,7 @@ impl ClientSide {
         let beats = line_ends(bytes);
         let rest = bytes.get(beats..).unwrap_or_default();
         let next = self.next_event(rest);
-        if beats > 0 || !matches!(next, Ok(None)) {
+        if !matches!(next, Ok(None)) {
             self.scanner.reset();
         }
         match next? {

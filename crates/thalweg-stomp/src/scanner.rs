@@ -57,11 +57,19 @@ pub(crate) struct Frame<'s, 'b> {
 }
 
 impl<'b> Frame<'_, 'b> {
-    /// The value of a known header.
+    /// The value of a known header. In 1.0 without the space behind the colon: the examples of that specification have
+    /// one, and so do clients written after them; later versions forbid to trim. [1.2#Value_Encoding]
     #[inline]
     pub(crate) fn get(&self, known: Known) -> Option<Cow<'b, str>> {
         let raw = self.head.get(self.found.place(known)?)?;
-        Some(unescaped(raw, self.escapes))
+        let is_padded = self.version == Version::V10 && !self.command.is_plain();
+        Some(unescaped(if is_padded { unpadded(raw) } else { raw }, self.escapes))
+    }
+
+    /// The value of a header of CONNECT, which is read in this version.
+    pub(crate) fn get_plain(&self, known: Known, version: Version) -> Option<Cow<'b, str>> {
+        let raw = self.head.get(self.found.place(known)?)?;
+        Some(Cow::Borrowed(if version == Version::V10 { unpadded(raw) } else { raw }))
     }
 
     #[inline]
@@ -132,9 +140,10 @@ impl Scanner {
             return Ok(None);
         };
         let head = utf8(head)?;
-        // Hardly any frame has escapes; nobody need look for them again then.
-        let plain = command.is_plain() || memchr::memchr(b'\\', head.as_bytes()).is_none();
-        let escapes = if plain { Version::V10 } else { version };
+        // Hardly any frame has escapes; nobody need look for them again then. CONNECT and CONNECTED have none, for they
+        // come before the version.
+        let is_plain = memchr::memchr(b'\\', head.as_bytes()).is_none();
+        let escapes = if is_plain { Version::V10 } else { version };
         if escapes != Version::V10 && !escape::is_valid(head.as_bytes(), escapes) {
             return Err(PeerFault::HEADER_ESCAPE);
         }
@@ -245,6 +254,11 @@ impl Scanner {
             }
         }
     }
+}
+
+/// Without spaces at the start.
+pub(crate) fn unpadded(value: &str) -> &str {
+    value.trim_start_matches(' ')
 }
 
 /// How many bytes at the start only end lines: heart-beats, and what some clients put behind every frame.

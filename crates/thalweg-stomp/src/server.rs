@@ -3,7 +3,7 @@
 use crate::codec::{disconnect, *};
 use crate::headers::unescaped;
 use crate::known::Known;
-use crate::scanner::{Frame, Scanner, line_ends};
+use crate::scanner::{Frame, Scanner, line_ends, unpadded};
 use crate::version::VERSIONS;
 use crate::{Command, FrameLimits, HeaderWriter, PeerFault, Version};
 
@@ -116,11 +116,8 @@ impl ServerSide {
                 self.scanner.reset();
                 Ok(Some((beats + len, event)))
             }
-            Ok(None) if beats > 0 => {
-                // What follows will be at the start of the buffer next time.
-                self.scanner.reset();
-                Ok(Some((beats, Event::HeartBeat)))
-            }
+            // What follows will be at the start of the buffer next time, and what was seen of it still holds.
+            Ok(None) if beats > 0 => Ok(Some((beats, Event::HeartBeat))),
             Ok(None) => Ok(None),
             Err(fault) => {
                 self.note_offender(rest);
@@ -161,6 +158,7 @@ impl ServerSide {
         let version = if plain { Version::V10 } else { self.version };
         let raw = self.scanner.place(Known::Receipt).and_then(|place| bytes.get(place));
         let text = raw.and_then(|raw| std::str::from_utf8(raw).ok());
+        let text = text.map(|text| if self.version == Version::V10 { unpadded(text) } else { text });
         self.offender_receipt = text.map(|text| unescaped(text, version).into());
         self.scanner.reset();
     }

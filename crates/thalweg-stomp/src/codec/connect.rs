@@ -35,9 +35,9 @@ impl<'b> ConnectFrame<'b> {
         };
         Ok(ConnectFrame {
             version,
-            host: frame.get(Known::Host),
-            login: frame.get(Known::Login),
-            passcode: frame.get(Known::Passcode),
+            host: frame.get_plain(Known::Host, version),
+            login: frame.get_plain(Known::Login, version),
+            passcode: frame.get_plain(Known::Passcode, version),
             heart_beat,
             headers: frame.headers,
         })

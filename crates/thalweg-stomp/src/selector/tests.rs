@@ -103,6 +103,7 @@ fn what_is_not_a_selector_is_refused_where_it_goes_wrong() {
         ("a ! 1", 2),
         ("a = 1x", 4),
         ("a = 1.2.3", 4),
+        ("a = 1.5L", 4),
         ("a = 99999999999999999999", 4),
         ("1", 0),
         ("'text'", 0),
@@ -138,6 +139,8 @@ fn length_depth_and_parts_are_bounded() {
     assert!(check(&nested(DEPTH_MAX + 1)).is_err());
     assert!(check(&"NOT ".repeat(DEPTH_MAX + 1)).is_err());
     assert!(check(&format!("{}a = 1", "-".repeat(DEPTH_MAX + 1))).is_err());
+    // What lies side by side is not deep.
+    assert_eq!(check(&format!("(a){}", " AND (a)".repeat(2 * DEPTH_MAX))), Ok(()));
     let sum = |parts: usize| format!("a{} = 1", "+b".repeat(parts - 2));
     assert_eq!(check(&sum(PARTS_MAX)), Ok(()));
     assert!(check(&sum(PARTS_MAX + 1)).is_err());

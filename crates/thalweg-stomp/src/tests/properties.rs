@@ -73,7 +73,8 @@ proptest! {
             }
         }, &mut wire);
         let Event::Send(s) = server_event(&mut server, &wire) else { panic!("not SEND") };
-        prop_assert_eq!(&*s.destination, &*destination);
+        let padded = version == Version::V10;
+        prop_assert_eq!(&*s.destination, if padded { destination.trim_start_matches(' ') } else { &destination });
         prop_assert_eq!(s.body, &body[..]);
         prop_assert_eq!(s.frame, &wire[..]);
         // The first three are destination, content-length and receipt.

@@ -83,7 +83,25 @@ fn the_first_of_repeated_headers_counts_and_the_others_are_history() {
 }
 
 #[test]
-fn nothing_is_trimmed_or_padded() {
+fn the_examples_of_the_1_0_specification_are_understood_padding_included() {
+    let mut server = ServerSide::new(limits());
+    let Event::Connect(c) = server_event(&mut server, b"CONNECT\nlogin: guest\npasscode:secret \n\n\0") else {
+        panic!("not CONNECT")
+    };
+    assert_eq!((c.login.as_deref(), c.passcode.as_deref()), (Some("guest"), Some("secret ")));
+    server.connected(&ConnectedOut::default(), &mut Vec::new());
+    let input = b"SUBSCRIBE\ndestination: /queue/foo\nack: client\nreceipt: r\nother: kept\n\n\0";
+    let Event::Subscribe(s) = server_event(&mut server, input) else { panic!("not SUBSCRIBE") };
+    assert_eq!((&*s.destination, s.ack, s.receipt.as_deref()), ("/queue/foo", AckMode::Client, Some("r")));
+    assert_eq!(s.headers.get("other").as_deref(), Some(" kept"));
+    let fault = server.handle_input(b"BEGIN\nreceipt: r\n\n\0").expect_err("no transaction");
+    let mut out = Vec::new();
+    server.fault(&fault, &mut out);
+    assert!(text(&out).contains("receipt-id:r\n"), "{}", text(&out));
+}
+
+#[test]
+fn nothing_is_trimmed_since_1_1() {
     let (_, mut server) = pair(Version::V12);
     let input = b"SEND\ndestination: /queue/q \n k :\tv\n\n\0";
     let Event::Send(s) = server_event(&mut server, input) else { panic!("not SEND") };
@@ -157,4 +175,16 @@ fn clients_that_hold_on_to_1_0_say_nothing_it_has_no_word_for() {
     let (client, _) = pair(Version::V12);
     client.unsubscribe_destination("d", None, &mut out);
     assert!(out.is_empty());
+}
+
+#[test]
+fn only_1_2_is_told_what_to_call_a_message_in_ack() {
+    for version in Version::ALL {
+        let (mut client, server) = pair(version);
+        let mut wire = Vec::new();
+        let m = MessageOut { subscription: Some("0"), message_id: "1", ack: Some("a"), ..MessageOut::default() };
+        server.message(&m, |_| {}, &mut wire);
+        let ClientEvent::Message(m) = client_event(&mut client, &wire) else { panic!("not MESSAGE") };
+        assert_eq!(m.ack.as_deref(), (version == Version::V12).then_some("a"), "{version}");
+    }
 }
