@@ -14,6 +14,7 @@ mod batch;
 mod link;
 mod login;
 pub mod mqtt;
+pub mod native;
 mod probe;
 pub mod stomp;
 

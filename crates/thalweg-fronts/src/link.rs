@@ -547,6 +547,15 @@ impl Links {
         Some(result)
     }
 
+    /// Takes back what was written since the output had `len` bytes, if none of it has left.
+    pub(crate) fn take_back(&mut self, id: LinkId, len: usize) {
+        if let Some(link) = self.get_mut(id)
+            && len >= link.sent
+        {
+            link.out.truncate(len);
+        }
+    }
+
     pub(crate) fn mark_dirty(&mut self, id: LinkId) {
         self.write(id, |_, _| ());
     }
@@ -623,8 +632,11 @@ impl Effects for Links {
         let taken: Result<(), ()> = match &mut link.front {
             // It takes what it wants by subscriptions.
             Front::Mqtt(_) => return Sent::Gone,
-            Front::Amqp(_) => Err(()),
-            Front::Stomp(_) => Err(()),
+            Front::Amqp(front) => front.hand_over(handover, &mut link.out).map_err(drop),
+            Front::Stomp(front) => {
+                front.hand_over(handover, &mut link.out);
+                Ok(())
+            }
         };
         if taken.is_err() {
             link.out.truncate(before);
@@ -638,10 +650,15 @@ impl Effects for Links {
     fn consumer_ended(&mut self, id: LinkId, line: u16, consumer: u32) {
         self.write(id, |front, out| match front {
             Front::Mqtt(_) => {}
-            Front::Amqp(_) | Front::Stomp(_) => {
-                let _ = (line, consumer, &out);
-            }
+            Front::Amqp(front) => front.consumer_ended(line, consumer, out),
+            Front::Stomp(front) => front.consumer_ended(line, out),
         });
+        // STOMP has no word for it but ERROR, which ends the connection.
+        if let Some(link) = self.get_mut(id)
+            && matches!(&link.front, Front::Stomp(front) if !front.is_connected())
+        {
+            link.closing = true;
+        }
     }
 
     #[inline]

@@ -1,33 +1,142 @@
 //! AMQP 0-9-1. Concept map: connection = session that ends with it, virtual host = tenant, channel = line, queue and
 //! exchange = themselves, delivery tag = tag of the line, confirm = written behind the publish and held with it.
+//!
+//! Start reading at [`AmqpFront::step`]. A file is a noun or a verb: `connect`, `channel`, `exchange`, `queue`,
+//! `publish`, `confirm`, `transaction`, `consume`, `settle`, `deliver`; `names`, `arguments` and `properties` are the
+//! words, `fault` is what peers are told when something cannot be done.
 
+mod arguments;
+mod channel;
+mod confirm;
+mod connect;
+mod consume;
+mod deliver;
+mod exchange;
+mod fault;
+mod names;
+mod properties;
+mod publish;
+mod queue;
 mod settings;
+mod settle;
+mod transaction;
 
-use crate::LoginAnswer;
 use crate::link::{Front, Links, Step};
+use crate::probe::Mark;
+use channel::{Channel, Channels};
+use connect::{Admitted, Capabilities};
+use fault::{About, Fault};
+use publish::Handled;
 use std::sync::Arc;
+use thalweg_amqp::{Event, Gathered, Method, MethodId, PeerFault, ReplyCode, Scope, ServerLimits, ServerSide};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{CloseReason, Kernel, LinkId};
+use thalweg_kernel::{Closing, Kernel, LinkId, SessionId};
 use thalweg_model::{Span, Time};
 
+pub(crate) use properties::decode as decode_properties;
 pub use settings::AmqpSettings;
 
+/// How long a peer has to confirm that we close the connection.
+const FAREWELL: Span = Span::from_secs(5);
+/// Unfinished messages of a connection, as many largest ones.
+const GATHERED_MESSAGES_MAX: usize = 4;
+
 /// One AMQP connection.
+///
+/// ```text
+///  Handshake --start-ok--> ExpectVerdict --allowed--> Handshake --open--> Open <--verdict-- ExpectReVerdict
+///                              | refused                                 |  \--update-secret--^
+///                              v                                         v
+///                            Closed <------------close-ok------------ Closing      (input is held in both Expect…)
+/// ```
 pub struct AmqpFront {
+    machine: ServerSide,
     settings: Arc<AmqpSettings>,
+    state: State,
     /// Makes names that nobody else has.
     nonce: u64,
+    /// How many were made.
+    names: u32,
     /// What a peer that offers no credentials may do, if it may come in.
     anonymous: Option<Access>,
+    /// The session's name.
+    client: Box<str>,
+    mechanism: Box<str>,
+    capabilities: Capabilities,
+    /// Set from the verdict until `connection.open`.
+    admitted: Option<Box<Admitted>>,
+    user: Option<Box<str>>,
+    /// Empty for the default one.
+    tenant: Box<str>,
+    channels: Channels,
+    /// Channels on which publishes have to be confirmed when the input is done with.
+    owing: Vec<u16>,
+    /// The queue of this connection that stands behind direct reply-to.
+    reply_queue: Option<Box<str>>,
+    /// Where the last delivery came from.
+    origin: names::Origin,
     /// Why the connection ended, for logs.
     fault: Option<Box<str>>,
+}
+
+/// What the connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Whatever the machine says is next.
+    Handshake,
+    /// The server is checking who it is; input is held.
+    ExpectVerdict,
+    Open,
+    /// The server is checking who it is once more; input is held.
+    ExpectReVerdict,
+    /// We have said that it ends.
+    Closing,
+    Closed,
+}
+
+/// A method of a peer on its way to the kernel.
+struct Request<'a> {
+    links: &'a mut Links,
+    id: LinkId,
+    session: SessionId,
+    ch: u16,
+    cause: MethodId,
+    now: Time,
+    kernel: &'a mut Kernel,
 }
 
 impl AmqpFront {
     /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is
     /// what peers without credentials may do; `None` asks the server about everybody.
     pub fn new(settings: Arc<AmqpSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
-        AmqpFront { settings, nonce, anonymous, fault: None }
+        let defaults = ServerLimits::default();
+        let limits = ServerLimits {
+            channel_max: settings.channel_max,
+            frame_max: settings.frame_max,
+            heartbeat: settings.heartbeat.secs().min(u64::from(u16::MAX)) as u16,
+            message_bytes_max: settings.message_bytes_max as u64,
+            gathered_bytes_max: settings.message_bytes_max.saturating_mul(GATHERED_MESSAGES_MAX),
+            ..defaults
+        };
+        AmqpFront {
+            machine: ServerSide::new(limits),
+            settings,
+            state: State::Handshake,
+            nonce,
+            names: 0,
+            anonymous,
+            client: "".into(),
+            mechanism: "".into(),
+            capabilities: Capabilities::default(),
+            admitted: None,
+            user: None,
+            tenant: "".into(),
+            channels: Channels::default(),
+            owing: Vec::new(),
+            reply_queue: None,
+            origin: names::Origin::default(),
+            fault: None,
+        }
     }
 
     /// What the peer did wrong, if that is why it ended.
@@ -37,12 +146,29 @@ impl AmqpFront {
 
     /// Whether `connection.open` has been answered.
     pub fn is_connected(&self) -> bool {
-        false
+        matches!(self.state, State::Open | State::ExpectReVerdict)
     }
 
     /// Whether input must wait for a verdict.
     pub(crate) fn holds_input(&self) -> bool {
-        false
+        matches!(self.state, State::ExpectVerdict | State::ExpectReVerdict)
+    }
+
+    /// Two intervals without a sign of life.
+    pub(crate) fn silence_max(&self) -> Option<Span> {
+        let seconds = u64::from(self.machine.heartbeat_seconds());
+        match self.state {
+            State::Closing => Some(FAREWELL),
+            _ => (seconds > 0).then(|| Span::from_secs(seconds * 2)),
+        }
+    }
+
+    /// Nobody is there to be told.
+    pub(crate) fn on_silence(&mut self, _out: &mut Vec<u8>) {
+        if self.state != State::Closing {
+            self.fault = Some("the peer is at fault: it missed two heartbeats".into());
+        }
+        self.state = State::Closed;
     }
 
     pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut AmqpFront> {
@@ -52,31 +178,251 @@ impl AmqpFront {
         }
     }
 
-    /// Handles the next frame.
-    pub(crate) fn step(links: &mut Links, id: LinkId, _bytes: &[u8], _now: Time, _kernel: &mut Kernel) -> Step {
+    #[inline]
+    fn at(links: &Links, id: LinkId) -> Option<&AmqpFront> {
+        match &links.get(id)?.front {
+            Front::Amqp(front) => Some(front),
+            _ => None,
+        }
+    }
+
+    /// Lets the link's front write, if it is one of ours.
+    #[inline]
+    fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut AmqpFront, &mut Vec<u8>) -> R) -> Option<R> {
+        links.write(id, |front, out| match front {
+            Front::Amqp(front) => Some(write(front, out)),
+            _ => None,
+        })?
+    }
+
+    /// Handles the next frame, or the next message.
+    #[inline]
+    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
         let Some(front) = AmqpFront::of(links, id) else { return Step::Hold };
-        let _ = (&front.settings, front.nonce, &front.anonymous);
-        Step::Hold
+        if front.holds_input() || front.state == State::Closed {
+            return Step::Hold;
+        }
+        let mut gathered = Gathered::default();
+        let input = front.machine.handle_input(bytes, &mut gathered);
+        links.mark(Mark::WireDecode);
+        match input {
+            Ok(Some((consumed, Event::Publish(publish)))) => {
+                let can_wait = bytes.as_ptr_range().contains(&publish.header.as_ptr());
+                match AmqpFront::on_publish(links, id, &publish, can_wait, now, kernel) {
+                    Handled::Done => Step::Consumed(consumed),
+                    Handled::Later => Step::Hold,
+                }
+            }
+            Ok(Some((consumed, event))) => {
+                AmqpFront::on_event(links, id, &event, now, kernel);
+                Step::Consumed(consumed)
+            }
+            Ok(None) => Step::NeedMore,
+            Err(fault) => {
+                AmqpFront::fail(links, id, &fault, now, kernel);
+                // What follows is listened to until the peer has confirmed the end.
+                Step::Consumed(0)
+            }
+        }
     }
 
-    /// The input that was there has been handled.
-    pub(crate) fn on_driven(_links: &mut Links, _id: LinkId) {}
-
-    pub(crate) fn on_login(_links: &mut Links, _id: LinkId, _answer: LoginAnswer, _now: Time, _kernel: &mut Kernel) {}
-
-    pub(crate) fn silence_max(&self) -> Option<Span> {
-        None
+    fn on_event(links: &mut Links, id: LinkId, event: &Event<'_>, now: Time, kernel: &mut Kernel) {
+        match event {
+            Event::Method { ch, method } => AmqpFront::on_method(links, id, *ch, method, now, kernel),
+            Event::Heartbeat | Event::Consumed | Event::ChannelCloseOk(_) => {}
+            // `step` takes it before it comes here.
+            Event::Publish(_) => {}
+            Event::ProtocolHeader => AmqpFront::on_header(links, id),
+            Event::StartOk(start_ok) => AmqpFront::on_start_ok(links, id, start_ok, now, kernel),
+            // No mechanism of ours asks for it.
+            Event::SecureOk { .. } => {}
+            Event::TuneOk { .. } => {}
+            Event::Open { vhost } => AmqpFront::on_open(links, id, vhost, now, kernel),
+            Event::UpdateSecret(update) => AmqpFront::on_update_secret(links, id, update.new_secret),
+            Event::ChannelOpen(ch) => AmqpFront::on_channel_open(links, id, *ch),
+            Event::ChannelClose { ch, .. } => AmqpFront::on_channel_close(links, id, *ch, now, kernel),
+            Event::ChannelFault(fault) => AmqpFront::fail(links, id, fault, now, kernel),
+            Event::CloseConnection { .. } => {
+                AmqpFront::write(links, id, |front, out| front.machine.close_ok(out));
+                AmqpFront::end(links, id, Closing::Clean, now, kernel);
+            }
+            Event::CloseConnectionOk => AmqpFront::end(links, id, Closing::Lost, now, kernel),
+        }
     }
 
-    pub(crate) fn on_silence(&mut self, _out: &mut Vec<u8>) {}
-
-    pub(crate) fn idle_write(&self) -> Option<Span> {
-        None
+    fn on_method(links: &mut Links, id: LinkId, ch: u16, method: &Method<'_>, now: Time, kernel: &mut Kernel) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        let mut request = Request { links, id, session, ch, cause: method.id(), now, kernel };
+        if let Err(fault) = request.handle(method) {
+            request.fail(&fault);
+        }
     }
 
-    pub(crate) fn on_idle(_links: &mut Links, _id: LinkId) {}
+    /// The peer broke the protocol: tell it, and end what that ends.
+    fn fail(links: &mut Links, id: LinkId, fault: &PeerFault, now: Time, kernel: &mut Kernel) {
+        if let Scope::Channel(ch) = fault.scope {
+            AmqpFront::end_channel(links, id, ch, now, kernel);
+            AmqpFront::write(links, id, |front, out| front.machine.fault(fault, out));
+            return;
+        }
+        AmqpFront::write(links, id, |front, out| {
+            front.machine.fault(fault, out);
+            front.fault = Some(fault.to_string().into());
+        });
+        if fault.scope == Scope::ProtocolHeader {
+            AmqpFront::end(links, id, Closing::Lost, now, kernel);
+        } else {
+            AmqpFront::await_end(links, id, Closing::Lost, now, kernel);
+        }
+    }
 
-    pub(crate) fn on_blocked(_links: &mut Links, _id: LinkId, _why: Option<&str>) {}
+    /// Says `connection.close`.
+    fn close(
+        links: &mut Links,
+        id: LinkId,
+        code: ReplyCode,
+        what: &str,
+        cause: MethodId,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        AmqpFront::write(links, id, |front, out| {
+            front.machine.close(code, what, cause, out);
+            front.fault = Some(format!("{} - {what}", code.name()).into());
+        });
+        AmqpFront::await_end(links, id, Closing::Lost, now, kernel);
+    }
 
-    pub(crate) fn disconnect(&mut self, _why: CloseReason, _out: &mut Vec<u8>) {}
+    /// The connection is over for the kernel; the peer has to confirm.
+    fn await_end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
+        let Some(link) = links.get_mut(id) else { return };
+        if let Front::Amqp(front) = &mut link.front {
+            front.state = State::Closing;
+            front.channels.clear();
+            front.owing.clear();
+        }
+        let session = link.session.take();
+        links.mark_dirty(id);
+        if let Some(session) = session {
+            kernel.close_link(session, id, how, None, now, links);
+        }
+    }
+
+    /// Ends the link from our side; what is in the output is still sent.
+    fn end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
+        AmqpFront::await_end(links, id, how, now, kernel);
+        let Some(link) = links.get_mut(id) else { return };
+        link.closing = true;
+        if let Front::Amqp(front) = &mut link.front {
+            front.state = State::Closed;
+        }
+    }
+
+    /// The virtual host, as clients say it.
+    fn vhost(&self) -> &str {
+        if self.tenant.is_empty() { "/" } else { &self.tenant }
+    }
+
+    /// As error texts have it; who has none came in as a guest.
+    fn user_name(&self) -> &str {
+        self.user.as_deref().unwrap_or("guest")
+    }
+
+    fn about<'a>(&'a self, queue: &'a str, exchange: &'a str, verb: &'static str) -> About<'a> {
+        About { vhost: self.vhost(), user: self.user_name(), queue, exchange, verb }
+    }
+}
+
+impl Request<'_> {
+    fn handle(&mut self, method: &Method<'_>) -> Result<(), Fault> {
+        match method {
+            Method::BasicAck(ack) => self.ack(*ack),
+            Method::BasicNack(nack) => self.nack(*nack),
+            Method::BasicReject(reject) => self.reject(*reject),
+            Method::BasicGet(get) => self.get(get),
+            Method::BasicConsume(consume) => self.consume(consume),
+            Method::BasicCancel(cancel) => self.cancel(cancel),
+            Method::BasicQos(qos) => self.qos(*qos),
+            Method::BasicRecover(recover) => self.recover(recover.requeue, true),
+            Method::BasicRecoverAsync(recover) => self.recover(recover.requeue, false),
+            Method::QueueDeclare(declare) => self.declare_queue(declare),
+            Method::QueueBind(bind) => self.bind_queue(bind),
+            Method::QueueUnbind(unbind) => self.unbind_queue(unbind),
+            Method::QueuePurge(purge) => self.purge_queue(purge),
+            Method::QueueDelete(delete) => self.delete_queue(delete),
+            Method::ExchangeDeclare(declare) => self.declare_exchange(declare),
+            Method::ExchangeDelete(delete) => self.delete_exchange(delete),
+            Method::ExchangeBind(bind) => self.bind_exchange(bind),
+            Method::ExchangeUnbind(unbind) => self.unbind_exchange(unbind),
+            Method::ConfirmSelect(select) => self.select_confirms(*select),
+            Method::TxSelect(_) => self.select_transactions(),
+            Method::TxCommit(_) => self.commit(),
+            Method::TxRollback(_) => self.roll_back(),
+            Method::ChannelFlow(flow) => self.flow(*flow),
+            // We never ask for it; and a client's own cancel-ok answers our cancel.
+            Method::ChannelFlowOk(_) | Method::BasicCancelOk(_) => Ok(()),
+            Method::AccessRequest(_) => {
+                use thalweg_amqp::methods::access;
+                // Old clients want a ticket before anything else; it opens nothing.
+                self.answer(&Method::AccessRequestOk(access::RequestOk::default()));
+                Ok(())
+            }
+            other => Err(Fault::new(ReplyCode::CommandInvalid, format!("{} has no place here", other.id()))),
+        }
+    }
+
+    fn front(&mut self) -> Option<&mut AmqpFront> {
+        AmqpFront::of(self.links, self.id)
+    }
+
+    fn channel(&mut self) -> Option<&mut Channel> {
+        let ch = self.ch;
+        self.front()?.channels.get_mut(ch)
+    }
+
+    fn tenant(&self) -> &str {
+        AmqpFront::at(self.links, self.id).map_or("", |front| &front.tenant)
+    }
+
+    #[inline]
+    fn answer(&mut self, method: &Method<'_>) {
+        let ch = self.ch;
+        AmqpFront::write(self.links, self.id, |front, out| front.machine.method(ch, method, out));
+    }
+
+    fn about<'a>(&'a self, queue: &'a str, exchange: &'a str, verb: &'static str) -> About<'a> {
+        let nobody = About { vhost: "/", user: "", queue, exchange, verb };
+        AmqpFront::at(self.links, self.id).map_or(nobody, |front| front.about(queue, exchange, verb))
+    }
+
+    fn about_queue<'a>(&'a self, queue: &'a str, verb: &'static str) -> About<'a> {
+        self.about(queue, "", verb)
+    }
+
+    fn about_exchange<'a>(&'a self, exchange: &'a str, verb: &'static str) -> About<'a> {
+        self.about("", exchange, verb)
+    }
+
+    /// A name that nobody else has or can guess.
+    fn fresh_name(&mut self, prefix: &str) -> String {
+        self.front().map_or_else(String::new, |front| {
+            front.names += 1;
+            names::fresh(prefix, front.nonce, front.names)
+        })
+    }
+
+    /// Ends the channel or the connection, as the code says.
+    #[cold]
+    fn fail(&mut self, fault: &Fault) {
+        let Request { id, ch, cause, now, .. } = *self;
+        if fault.code.is_hard() {
+            return AmqpFront::close(self.links, id, fault.code, &fault.what, cause, now, self.kernel);
+        }
+        AmqpFront::write(self.links, id, |front, out| {
+            // What was published before the fault is not lost.
+            front.confirm_all(ch, out);
+            front.machine.channel_close(ch, fault.code, &fault.what, cause, out);
+        });
+        AmqpFront::end_channel(self.links, id, ch, now, self.kernel);
+    }
 }

@@ -1,0 +1,139 @@
+//! Channels: what is remembered of each, and how they begin and end.
+
+use super::publish::Memo;
+use super::transaction::Transaction;
+use super::{AmqpFront, Request};
+use crate::link::Links;
+use thalweg_amqp::methods::channel;
+use thalweg_amqp::{Method, ReplyCode};
+use thalweg_kernel::{Kernel, LinkId};
+use thalweg_model::Time;
+
+use super::fault::Fault;
+
+/// One channel. It is a line of the session.
+#[derive(Default)]
+pub(super) struct Channel {
+    pub(super) number: u16,
+    /// By rising number.
+    pub(super) consumers: Vec<Consumer>,
+    pub(super) consumer_last: u32,
+    /// Unsettled deliveries that each new consumer may have; 0 is no limit.
+    pub(super) prefetch: u16,
+    /// The queue that was declared last: an empty name means this one.
+    pub(super) queue_last: Box<str>,
+    pub(super) mode: Mode,
+    /// The last publish, so that another like it costs comparisons only.
+    pub(super) memo: Option<Box<Memo>>,
+}
+
+/// A consumer, as its peer knows it.
+pub(super) struct Consumer {
+    pub(super) number: u32,
+    pub(super) tag: Box<str>,
+}
+
+/// What becomes of publishes and settlements.
+#[derive(Default)]
+pub(super) enum Mode {
+    #[default]
+    Plain,
+    /// Publishes are confirmed.
+    Confirm {
+        /// Publishes so far.
+        published: u64,
+        /// The last one that is confirmed or refused.
+        confirmed: u64,
+    },
+    /// They are gathered and happen at once.
+    Transaction(Box<Transaction>),
+}
+
+/// The channels of a connection, by number.
+#[derive(Default)]
+pub(super) struct Channels {
+    entries: Vec<Channel>,
+    /// Place of the one used last.
+    last: usize,
+}
+
+impl Channels {
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
+        match self.entries.get(self.last) {
+            Some(channel) if channel.number == number => {}
+            _ => self.last = self.place(number).ok()?,
+        }
+        self.entries.get_mut(self.last)
+    }
+
+    fn insert(&mut self, number: u16) {
+        if let Err(place) = self.place(number) {
+            self.entries.insert(place, Channel { number, ..Channel::default() });
+        }
+    }
+
+    pub(super) fn remove(&mut self, number: u16) -> Option<Channel> {
+        let place = self.place(number).ok()?;
+        Some(self.entries.remove(place))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries = Vec::new();
+    }
+
+    fn place(&self, number: u16) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&number, |channel| channel.number)
+    }
+}
+
+impl Channel {
+    pub(super) fn consumer(&self, number: u32) -> Option<&Consumer> {
+        match self.consumers.as_slice() {
+            [only] => (only.number == number).then_some(only),
+            consumers => {
+                let place = consumers.binary_search_by_key(&number, |consumer| consumer.number).ok()?;
+                consumers.get(place)
+            }
+        }
+    }
+
+    pub(super) fn remove_consumer(&mut self, number: u32) -> Option<Consumer> {
+        let place = self.consumers.binary_search_by_key(&number, |consumer| consumer.number).ok()?;
+        Some(self.consumers.remove(place))
+    }
+}
+
+impl AmqpFront {
+    pub(super) fn on_channel_open(links: &mut Links, id: LinkId, ch: u16) {
+        AmqpFront::write(links, id, |front, out| {
+            front.channels.insert(ch);
+            front.machine.channel_open_ok(ch, out);
+        });
+    }
+
+    pub(super) fn on_channel_close(links: &mut Links, id: LinkId, ch: u16, now: Time, kernel: &mut Kernel) {
+        AmqpFront::end_channel(links, id, ch, now, kernel);
+        AmqpFront::write(links, id, |front, out| front.machine.channel_close_ok(ch, out));
+    }
+
+    /// Forgets a channel; what it was given and has not settled goes back.
+    pub(super) fn end_channel(links: &mut Links, id: LinkId, ch: u16, now: Time, kernel: &mut Kernel) {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
+        if let Some(front) = AmqpFront::of(links, id) {
+            front.channels.remove(ch);
+        }
+        kernel.close_line(session, ch, now, links);
+    }
+}
+
+impl Request<'_> {
+    /// `channel.flow`: consumers pause by taking less, see `basic.qos`.
+    pub(super) fn flow(&mut self, flow: channel::Flow) -> Result<(), Fault> {
+        if !flow.active {
+            return Err(Fault::new(ReplyCode::NotImplemented, "active=false"));
+        }
+        self.answer(&Method::ChannelFlowOk(channel::FlowOk { active: true }));
+        Ok(())
+    }
+}

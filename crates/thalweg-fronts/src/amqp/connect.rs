@@ -1,0 +1,321 @@
+//! From the first bytes to an open connection: who is it, and which virtual host does it want?
+
+use super::{AmqpFront, State};
+use crate::link::Links;
+use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_amqp::methods::{connection, connection::StartOk};
+use thalweg_amqp::{FieldValue, MethodId, ReplyCode, Table, TableWriter};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenRefusal, OpenSession};
+use thalweg_model::{Span, Time};
+
+/// Clients compare it with versions of RabbitMQ to find out what a server can do.
+const VERSION: &str = "3.13.0";
+
+/// What a client says that it understands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Capabilities {
+    /// It wants to be told why it may not come in.
+    pub(super) authentication_failure_close: bool,
+    /// It wants to be told when a consumer's queue is gone.
+    pub(super) consumer_cancel_notify: bool,
+    /// It wants to be told when publishing is held back.
+    pub(super) blocked: bool,
+}
+
+/// A peer that may come in and has not said where.
+pub(super) struct Admitted {
+    user: Option<Box<str>>,
+    access: Access,
+}
+
+/// What a peer offers to prove who it is.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Credentials {
+    user: Option<Box<str>>,
+    password: Option<Box<[u8]>>,
+}
+
+impl AmqpFront {
+    pub(super) fn on_header(links: &mut Links, id: LinkId) {
+        AmqpFront::write(links, id, |front, out| {
+            let mut buffer = Vec::new();
+            let mut writer = TableWriter::new(&mut buffer);
+            writer
+                .table("capabilities", |capabilities| {
+                    for capability in [
+                        "publisher_confirms",
+                        "exchange_exchange_bindings",
+                        "basic.nack",
+                        "consumer_cancel_notify",
+                        "connection.blocked",
+                        "consumer_priorities",
+                        "authentication_failure_close",
+                        "per_consumer_qos",
+                        "direct_reply_to",
+                    ] {
+                        capabilities.bool(capability, true);
+                    }
+                })
+                .str("cluster_name", &front.settings.cluster_name)
+                .str("information", concat!("Thalweg ", env!("CARGO_PKG_VERSION")))
+                .str("platform", "Rust")
+                .str("product", "Thalweg")
+                .str("version", VERSION);
+            let mechanisms = match front.anonymous {
+                Some(_) => "PLAIN AMQPLAIN EXTERNAL ANONYMOUS",
+                None => "PLAIN AMQPLAIN EXTERNAL",
+            };
+            front.machine.start(writer.finish(), mechanisms, "en_US", out);
+        });
+    }
+
+    pub(super) fn on_start_ok(links: &mut Links, id: LinkId, start_ok: &StartOk<'_>, now: Time, kernel: &mut Kernel) {
+        let Some(front) = AmqpFront::of(links, id) else { return };
+        front.capabilities = Capabilities::of(start_ok.client_properties);
+        front.client = kernel.unused_client_id(front.nonce);
+        front.mechanism = start_ok.mechanism.into();
+        let Some(credentials) = Credentials::read(start_ok.mechanism, start_ok.response) else {
+            return AmqpFront::refuse_login(links, id, LoginRefusal::BadMethod, now, kernel);
+        };
+        if let Some(access) = front.anonymous.clone().filter(|_| credentials.are_nobodys()) {
+            return AmqpFront::admit(links, id, Admitted { user: None, access });
+        }
+        front.state = State::ExpectVerdict;
+        let Credentials { user, password } = credentials;
+        let client = front.client.clone();
+        links.ask_login(id, LoginAsk::Password { client, user, password });
+    }
+
+    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
+        let Some(front) = AmqpFront::of(links, id) else { return };
+        match (front.state, answer) {
+            (State::ExpectVerdict, LoginAnswer::Allowed { user, access, .. }) => {
+                AmqpFront::admit(links, id, Admitted { user, access });
+            }
+            (State::ExpectVerdict, LoginAnswer::Refused(refusal)) => {
+                AmqpFront::refuse_login(links, id, refusal, now, kernel);
+            }
+            (State::ExpectReVerdict, LoginAnswer::Allowed { access, .. }) => {
+                front.state = State::Open;
+                if let Some(session) = links.get(id).and_then(|link| link.session) {
+                    kernel.set_access(session, access);
+                }
+                AmqpFront::write(links, id, |front, out| front.machine.update_secret_ok(out));
+            }
+            (State::ExpectReVerdict, LoginAnswer::Refused(_)) => {
+                let (code, cause) = (ReplyCode::AccessRefused, connection::UpdateSecret::ID);
+                AmqpFront::close(links, id, code, "the new secret was refused", cause, now, kernel);
+            }
+            // No mechanism of ours takes more than one step.
+            (State::ExpectVerdict | State::ExpectReVerdict, LoginAnswer::Continue { .. }) => {
+                AmqpFront::refuse_login(links, id, LoginRefusal::BadMethod, now, kernel);
+            }
+            _ => {}
+        }
+    }
+
+    fn admit(links: &mut Links, id: LinkId, admitted: Admitted) {
+        AmqpFront::write(links, id, |front, out| {
+            front.state = State::Handshake;
+            front.admitted = Some(Box::new(admitted));
+            front.machine.tune(out);
+        });
+    }
+
+    fn refuse_login(links: &mut Links, id: LinkId, refusal: LoginRefusal, now: Time, kernel: &mut Kernel) {
+        let Some(front) = AmqpFront::of(links, id) else { return };
+        let tells = front.capabilities.authentication_failure_close;
+        let what = match refusal {
+            LoginRefusal::Busy => "The server has no time to check who you are.".to_owned(),
+            LoginRefusal::BadMethod => format!("Authentication mechanism {} is not offered here.", front.mechanism),
+            _ => format!(
+                "Login was refused using authentication mechanism {}. For details see the broker logfile.",
+                front.mechanism
+            ),
+        };
+        front.fault = Some(what.as_str().into());
+        if tells {
+            let code = ReplyCode::AccessRefused;
+            AmqpFront::close(links, id, code, &what, MethodId::NONE, now, kernel);
+        } else {
+            // Older clients take a closed socket for a refused login.
+            AmqpFront::end(links, id, Closing::Lost, now, kernel);
+        }
+    }
+
+    pub(super) fn on_open(links: &mut Links, id: LinkId, vhost: &str, now: Time, kernel: &mut Kernel) {
+        let Some(front) = AmqpFront::of(links, id) else { return };
+        let cause = connection::Open::ID;
+        let Some(tenant) = front.settings.tenant_of(vhost) else {
+            let what = format!("vhost {vhost} not found");
+            return AmqpFront::close(links, id, ReplyCode::NotAllowed, &what, cause, now, kernel);
+        };
+        // The machine lets nobody get here who was not admitted.
+        let Some(admitted) = front.admitted.take() else { return };
+        let Admitted { user, access } = *admitted;
+        front.tenant = tenant;
+        front.user = user.clone();
+        let client = front.client.clone();
+        let grants =
+            Grants { publish_rate: front.settings.publish_rate, safety: front.settings.safety, ..Grants::default() };
+        let open = OpenSession {
+            client: &client,
+            link: id,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            access,
+            user: user.map(Into::into),
+            dialect: "AMQP 0-9-1",
+            grants,
+        };
+        let session = match kernel.open_session(open, now, links) {
+            Ok(opened) => opened.session,
+            Err(refusal) => {
+                let what = match refusal {
+                    OpenRefusal::TooManySessions => "as many connections exist as may",
+                    OpenRefusal::Overloaded => "the server has no memory left",
+                };
+                return AmqpFront::close(links, id, ReplyCode::NotAllowed, what, cause, now, kernel);
+            }
+        };
+        if let Some(link) = links.get_mut(id) {
+            link.session = Some(session);
+        }
+        let blocked = links.blocked();
+        AmqpFront::write(links, id, |front, out| {
+            front.state = State::Open;
+            front.machine.open_ok(out);
+            front.tell_blocked(blocked, out);
+        });
+        kernel.start(session, now, links);
+    }
+
+    pub(super) fn on_update_secret(links: &mut Links, id: LinkId, secret: &[u8]) {
+        let Some(front) = AmqpFront::of(links, id) else { return };
+        front.state = State::ExpectReVerdict;
+        let (client, user) = (front.client.clone(), front.user.clone());
+        links.ask_login(id, LoginAsk::Password { client, user, password: Some(secret.into()) });
+    }
+
+    /// The server holds publishing back or does so no more.
+    pub(crate) fn on_blocked(links: &mut Links, id: LinkId, why: Option<&str>) {
+        AmqpFront::write(links, id, |front, out| match why {
+            Some(_) => front.tell_blocked(why, out),
+            None if front.capabilities.blocked => front.machine.unblocked(out),
+            None => {}
+        });
+    }
+
+    fn tell_blocked(&mut self, why: Option<&str>, out: &mut Vec<u8>) {
+        if let Some(why) = why.filter(|_| self.capabilities.blocked) {
+            self.machine.blocked(why, out);
+        }
+    }
+}
+
+impl super::AmqpSettings {
+    /// The tenant that a virtual host is, `""` for the default one; nothing if there is none.
+    fn tenant_of(&self, vhost: &str) -> Option<Box<str>> {
+        if matches!(vhost, "" | "/") {
+            return Some("".into());
+        }
+        let name = vhost.strip_prefix('/').unwrap_or(vhost);
+        self.tenants.iter().find(|tenant| [name, vhost].contains(&&***tenant)).cloned()
+    }
+}
+
+impl Capabilities {
+    fn of(client_properties: Table<'_>) -> Self {
+        let Some(FieldValue::Table(table)) = client_properties.get("capabilities") else {
+            return Capabilities::default();
+        };
+        let has = |name: &str| table.get(name).and_then(|value| value.as_bool()).unwrap_or(false);
+        Capabilities {
+            authentication_failure_close: has("authentication_failure_close"),
+            consumer_cancel_notify: has("consumer_cancel_notify"),
+            blocked: has("connection.blocked"),
+        }
+    }
+}
+
+impl Credentials {
+    /// What a mechanism's first response says. Nothing if the mechanism is not offered or the response is broken.
+    fn read(mechanism: &str, response: &[u8]) -> Option<Self> {
+        match mechanism {
+            "PLAIN" => {
+                // RFC 4616: on whose behalf, who, password; NUL between them.
+                let mut parts = response.splitn(3, |byte| *byte == 0);
+                let (_, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+                Some(Credentials {
+                    user: Some(std::str::from_utf8(user).ok()?.into()),
+                    password: Some(password.into()),
+                })
+            }
+            "AMQPLAIN" => {
+                let table = Table::parse(response).ok()?;
+                let user = table.get("LOGIN")?.as_str()?.into();
+                let FieldValue::LongStr(password) = table.get("PASSWORD")? else { return None };
+                Some(Credentials { user: Some(user), password: Some(password.into()) })
+            }
+            // The certificate is the proof, and the server has it.
+            "EXTERNAL" | "ANONYMOUS" => Some(Credentials::default()),
+            _ => None,
+        }
+    }
+
+    /// Whether these are what clients send that were told nothing.
+    fn are_nobodys(&self) -> bool {
+        match (self.user.as_deref(), self.password.as_deref()) {
+            (None, None) => true,
+            (user, password) => user == Some("guest") && password == Some(b"guest"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credentials(user: &str, password: &[u8]) -> Option<Credentials> {
+        Some(Credentials { user: Some(user.into()), password: Some(password.into()) })
+    }
+
+    #[test]
+    fn credentials_are_read_from_every_mechanism() {
+        assert_eq!(Credentials::read("PLAIN", b"\0ada\0pass\0word"), credentials("ada", b"pass\0word"));
+        assert_eq!(Credentials::read("PLAIN", b"admin\0ada\0"), credentials("ada", b""));
+        assert_eq!(Credentials::read("EXTERNAL", b""), Some(Credentials::default()));
+        let mut buffer = Vec::new();
+        let mut writer = TableWriter::new(&mut buffer);
+        writer.str("LOGIN", "ada").str("PASSWORD", "secret");
+        let response = writer.finish().as_bytes();
+        assert_eq!(Credentials::read("AMQPLAIN", response), credentials("ada", b"secret"));
+    }
+
+    #[test]
+    fn broken_responses_and_other_mechanisms_are_refused() {
+        for (mechanism, response) in [
+            ("PLAIN", &b"ada"[..]),
+            ("PLAIN", b"\0ada"),
+            ("PLAIN", b"\0\xFF\0x"),
+            ("AMQPLAIN", b"\x05LOGI"),
+            ("X", b""),
+        ] {
+            assert_eq!(Credentials::read(mechanism, response), None, "{mechanism} {response:?}");
+        }
+    }
+
+    #[test]
+    fn a_virtual_host_is_the_default_tenant_or_one_of_the_settings() {
+        let tenants = ["blue".into(), "/odd".into()].into();
+        let settings = super::super::AmqpSettings { tenants, ..Default::default() };
+        for (vhost, tenant) in
+            [("/", Some("")), ("", Some("")), ("blue", Some("blue")), ("/blue", Some("blue")), ("red", None)]
+        {
+            assert_eq!(settings.tenant_of(vhost).as_deref(), tenant, "{vhost}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `basic.consume`, `get`, `cancel` and `qos`: taking from queues.
+
+use super::arguments::Arguments;
+use super::channel::{Channel, Consumer};
+use super::fault::Fault;
+use super::{Request, names};
+use std::borrow::Cow;
+use thalweg_amqp::methods::basic::{Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk};
+use thalweg_amqp::{Method, ReplyCode};
+use thalweg_kernel::{ConsumeSpec, QueueLimits, QueueSpec, Refusal, queue_address};
+
+/// Tags that the server makes up begin so.
+const GENERATED: &str = "amq.ctag-";
+/// Queues of that name are the groups of shared subscriptions, as MQTT writes them.
+const GROUPS: &str = "$share/";
+
+impl Request<'_> {
+    pub(super) fn qos(&mut self, qos: Qos) -> Result<(), Fault> {
+        if qos.prefetch_size != 0 {
+            let what = format!("prefetch_size!=0 ({})", qos.prefetch_size);
+            return Err(Fault::new(ReplyCode::NotImplemented, what));
+        }
+        if qos.global {
+            // As RabbitMQ reads it: for all consumers of the channel together.
+            let max = u32::from(qos.prefetch_count);
+            self.kernel.set_line_credit(self.session, self.ch, max, self.now, self.links);
+        } else if let Some(channel) = self.channel() {
+            // For each consumer that begins from now on.
+            channel.prefetch = qos.prefetch_count;
+        }
+        self.answer(&Method::BasicQosOk(QosOk));
+        Ok(())
+    }
+
+    pub(super) fn consume(&mut self, consume: &Consume<'_>) -> Result<(), Fault> {
+        let name = self.queue_name(consume.queue)?;
+        let tag: Cow<'_, str> = match consume.consumer_tag {
+            "" => Cow::Owned(self.fresh_name(GENERATED)),
+            tag => Cow::Borrowed(tag),
+        };
+        let Some(consumers_max) = self.front().map(|front| front.settings.consumers_max) else { return Ok(()) };
+        let Some(channel) = self.channel() else { return Ok(()) };
+        if channel.consumers.iter().any(|consumer| *consumer.tag == *tag) {
+            return Err(Fault::new(ReplyCode::NotAllowed, format!("attempt to reuse consumer tag '{tag}'")));
+        }
+        if channel.consumers.len() >= consumers_max {
+            return Err(Fault::precondition(format!("a channel has at most {consumers_max} consumers")));
+        }
+        let thing = self.about_queue(&name, "read").thing();
+        let priority = Arguments { table: consume.arguments, thing: &thing }.consumer_priority()?;
+        let source = if name == names::DIRECT_REPLY {
+            self.reply_queue(consume)?
+        } else if let Some(group) = name.strip_prefix(GROUPS) {
+            format!("$g/{group}")
+        } else {
+            queue_address(self.tenant(), &name)
+        };
+        // The peer hears of its consumer before the first message; if there is none after all, that was never said.
+        let Some(number) = self.add_consumer(&tag) else { return Ok(()) };
+        let before = self.links.get(self.id).map_or(0, |link| link.output().len());
+        if !consume.no_wait {
+            self.answer(&Method::BasicConsumeOk(ConsumeOk { consumer_tag: &tag }));
+        }
+        let credit = self.channel().map_or(0, |channel| u32::from(channel.prefetch));
+        let spec = ConsumeSpec {
+            source: &source,
+            line: self.ch,
+            consumer: number,
+            credit,
+            settles: !consume.no_ack,
+            exclusive: consume.exclusive,
+            priority,
+            no_local: consume.no_local,
+        };
+        self.kernel.consume(self.session, &spec, self.now, self.links).map_err(|refusal| {
+            self.links.take_back(self.id, before);
+            if let Some(channel) = self.channel() {
+                channel.remove_consumer(number);
+            }
+            match refusal {
+                Refusal::InUse => Fault::new(ReplyCode::AccessRefused, format!("{thing} in exclusive use")),
+                refusal => self.about_queue(&name, "read").fault(refusal),
+            }
+        })
+    }
+
+    fn add_consumer(&mut self, tag: &str) -> Option<u32> {
+        let channel = self.channel()?;
+        // Numbers rise, so that they can be searched; four thousand million consumers are more than a channel sees.
+        channel.consumer_last = channel.consumer_last.checked_add(1)?;
+        let number = channel.consumer_last;
+        channel.consumers.push(Consumer { number, tag: tag.into() });
+        Some(number)
+    }
+
+    /// The queue of this connection's replies, which is made when it is first asked for.
+    fn reply_queue(&mut self, consume: &Consume<'_>) -> Result<String, Fault> {
+        if !consume.no_ack {
+            return Err(Fault::precondition("reply consumer cannot acknowledge"));
+        }
+        let known = self.front().and_then(|front| front.reply_queue.clone());
+        let name = match known {
+            Some(_) => return Err(Fault::precondition("reply consumer already set")),
+            None => self.fresh_name(&format!("{}.", names::DIRECT_REPLY)),
+        };
+        let address = queue_address(self.tenant(), &name);
+        let limits = QueueLimits { label: "classic".into(), ..QueueLimits::default() };
+        let spec = QueueSpec { address: &address, durable: false, exclusive: true, auto_delete: true, limits };
+        let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
+        declared.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
+        if let Some(front) = self.front() {
+            front.reply_queue = Some(name.into());
+        }
+        Ok(address)
+    }
+
+    pub(super) fn cancel(&mut self, cancel: &Cancel<'_>) -> Result<(), Fault> {
+        if let Some(number) = self.channel().and_then(|channel| channel.number_of(cancel.consumer_tag)) {
+            self.kernel.cancel(self.session, self.ch, number, self.now, self.links);
+            if let Some(channel) = self.channel() {
+                channel.remove_consumer(number);
+            }
+        }
+        if !cancel.no_wait {
+            let consumer_tag = cancel.consumer_tag;
+            self.answer(&Method::BasicCancelOk(CancelOk { consumer_tag }));
+        }
+        Ok(())
+    }
+
+    pub(super) fn get(&mut self, get: &Get<'_>) -> Result<(), Fault> {
+        let name = self.queue_name(get.queue)?;
+        let address = queue_address(self.tenant(), &name);
+        // The message itself is written during the call, see `hand_over`.
+        let taken = self.kernel.take_one(self.session, self.ch, &address, !get.no_ack, self.now, self.links);
+        match taken {
+            Ok(Some(_)) => {}
+            Ok(None) => self.answer(&Method::BasicGetEmpty(GetEmpty)),
+            Err(Refusal::InUse) => {
+                let thing = self.about_queue(&name, "read").thing();
+                return Err(Fault::new(ReplyCode::AccessRefused, format!("{thing} in exclusive use")));
+            }
+            Err(refusal) => return Err(self.about_queue(&name, "read").fault(refusal)),
+        }
+        Ok(())
+    }
+}
+
+impl Channel {
+    fn number_of(&self, tag: &str) -> Option<u32> {
+        self.consumers.iter().find(|consumer| *consumer.tag == *tag).map(|consumer| consumer.number)
+    }
+}

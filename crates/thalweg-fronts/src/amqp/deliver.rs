@@ -1,0 +1,74 @@
+//! Effects of the kernel as methods: messages out of queues, consumers that end, connections that end.
+
+use super::properties::Outgoing;
+use super::{AmqpFront, State};
+use crate::link::Links;
+use thalweg_amqp::methods::basic;
+use thalweg_amqp::{Method, MethodId, ReplyCode, TooLarge};
+use thalweg_kernel::{CloseReason, Handover, LinkId};
+
+impl AmqpFront {
+    #[inline]
+    pub(crate) fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+        let Handover { line: ch, consumer, tag: delivery_tag, message, .. } = *handover;
+        self.origin.set(message.address());
+        let (exchange, routing_key) = (self.origin.exchange.as_str(), self.origin.key.as_str());
+        let outgoing = Outgoing {
+            properties: message.properties(),
+            reliability: message.reliability(),
+            priority: message.priority(),
+            expires: message.expires(),
+            expires_in: handover.expires_in,
+            cut_address: self.origin.is_cut.then_some(message.address()),
+        };
+        let redelivered = handover.deliveries > 0;
+        let machine = &mut self.machine;
+        if consumer == 0 {
+            let message_count = u32::try_from(handover.left).unwrap_or(u32::MAX);
+            let get_ok = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count };
+            return outgoing.with_header(|header| machine.get_ok(ch, &get_ok, header, message.payload(), out));
+        }
+        // The kernel gives nothing to a consumer after it has heard of its end.
+        let Some(consumer) = self.channels.get_mut(ch).and_then(|channel| channel.consumer(consumer)) else {
+            return Ok(());
+        };
+        let deliver = basic::Deliver { consumer_tag: &consumer.tag, delivery_tag, redelivered, exchange, routing_key };
+        outgoing.with_header(|header| machine.deliver(ch, &deliver, header, message.payload(), out))
+    }
+
+    /// A consumer's queue is gone.
+    pub(crate) fn consumer_ended(&mut self, ch: u16, consumer: u32, out: &mut Vec<u8>) {
+        let Some(consumer) = self.channels.get_mut(ch).and_then(|channel| channel.remove_consumer(consumer)) else {
+            return;
+        };
+        if self.capabilities.consumer_cancel_notify {
+            let cancel = basic::Cancel { consumer_tag: &consumer.tag, no_wait: true };
+            self.machine.method(ch, &Method::BasicCancel(cancel), out);
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
+        let (code, what) = match why {
+            CloseReason::ShuttingDown => {
+                (ReplyCode::ConnectionForced, "broker forced connection closure with reason 'shutdown'")
+            }
+            CloseReason::Kicked => (ReplyCode::ConnectionForced, "an operator has closed the connection"),
+            CloseReason::TakenOver => (ReplyCode::ConnectionForced, "another connection has the same name"),
+            CloseReason::NotAuthorized => (ReplyCode::NotAllowed, "the credentials have expired"),
+            CloseReason::QueueFull => (ReplyCode::ResourceError, "too much waits for this connection"),
+        };
+        self.machine.close(code, what, MethodId::NONE, out);
+        self.state = State::Closed;
+        self.channels.clear();
+    }
+
+    /// Half the interval: then none is missed.
+    pub(crate) fn idle_write(&self) -> Option<thalweg_model::Span> {
+        let seconds = u64::from(self.machine.heartbeat_seconds());
+        (seconds > 0 && self.is_connected()).then(|| thalweg_model::Span::from_millis(seconds * 500))
+    }
+
+    pub(crate) fn on_idle(links: &mut Links, id: LinkId) {
+        AmqpFront::write(links, id, |front, out| front.machine.heartbeat(out));
+    }
+}

@@ -1,0 +1,150 @@
+//! Exchanges: declare, delete, bind one to another.
+
+use super::arguments::Arguments;
+use super::fault::Fault;
+use super::{Request, names};
+use thalweg_amqp::methods::exchange::{Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Unbind, UnbindOk};
+use thalweg_amqp::{Method, ReplyCode, Table};
+use thalweg_kernel::{BindSpec, BindTo, ExchangeKind, ExchangeSpec, Refusal, exchange_address};
+
+impl Request<'_> {
+    pub(super) fn declare_exchange(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
+        let name = declare.exchange;
+        let address = exchange_address(self.tenant(), name);
+        if declare.passive {
+            // The default exchange is always there.
+            if !name.is_empty() {
+                let known = self.kernel.inspect_exchange(self.session, &address);
+                known.map_err(|refusal| self.about_exchange(name, "configure").fault(refusal))?;
+            }
+        } else {
+            self.declare_new_exchange(declare, &address)?;
+        }
+        if !declare.no_wait {
+            self.answer(&Method::ExchangeDeclareOk(DeclareOk));
+        }
+        Ok(())
+    }
+
+    fn declare_new_exchange(&mut self, declare: &Declare<'_>, address: &str) -> Result<(), Fault> {
+        let name = declare.exchange;
+        not_default(name)?;
+        let Some(kind) = kind_of(declare.kind) else {
+            let what = format!("unknown exchange type '{}'", declare.kind);
+            return Err(Fault::new(ReplyCode::CommandInvalid, what));
+        };
+        let thing = self.about_exchange(name, "configure").thing();
+        let alternate = Arguments { table: declare.arguments, thing: &thing }.alternate(self.tenant())?;
+        let spec = ExchangeSpec {
+            address,
+            kind,
+            durable: declare.durable,
+            auto_delete: declare.auto_delete,
+            internal: declare.internal,
+            alternate: alternate.as_deref(),
+        };
+        self.kernel.declare_exchange(self.session, &spec, self.links).map_err(|refusal| {
+            let current = self.kernel.inspect_exchange(self.session, address);
+            match (refusal, current) {
+                (Refusal::Differs("kind" | "type"), Ok(current)) => Fault::precondition(format!(
+                    "inequivalent arg 'type' for {thing}: received '{}' but current is '{}'",
+                    name_of(kind),
+                    name_of(current)
+                )),
+                (Refusal::Differs(what), _) => self.inequivalent(what, &thing, |what| match what {
+                    "durable" => Some(declare.durable),
+                    "auto_delete" => Some(declare.auto_delete),
+                    "internal" => Some(declare.internal),
+                    _ => None,
+                }),
+                (refusal, _) => self.about_exchange(name, "configure").fault(refusal),
+            }
+        })
+    }
+
+    pub(super) fn delete_exchange(&mut self, delete: &Delete<'_>) -> Result<(), Fault> {
+        let name = delete.exchange;
+        not_default(name)?;
+        let address = exchange_address(self.tenant(), name);
+        match self.kernel.delete_exchange(self.session, &address, delete.if_unused, self.links) {
+            // What is not there needs no deleting.
+            Ok(()) | Err(Refusal::NoExchange) => {}
+            Err(refusal) => return Err(self.about_exchange(name, "configure").fault(refusal)),
+        }
+        if !delete.no_wait {
+            self.answer(&Method::ExchangeDeleteOk(DeleteOk));
+        }
+        Ok(())
+    }
+
+    pub(super) fn bind_exchange(&mut self, bind: &Bind<'_>) -> Result<(), Fault> {
+        self.relate(bind.source, bind.destination, bind.routing_key, bind.arguments, true)?;
+        if !bind.no_wait {
+            self.answer(&Method::ExchangeBindOk(BindOk));
+        }
+        Ok(())
+    }
+
+    pub(super) fn unbind_exchange(&mut self, unbind: &Unbind<'_>) -> Result<(), Fault> {
+        self.relate(unbind.source, unbind.destination, unbind.routing_key, unbind.arguments, false)?;
+        if !unbind.no_wait {
+            self.answer(&Method::ExchangeUnbindOk(UnbindOk));
+        }
+        Ok(())
+    }
+
+    /// Binds two exchanges or ends that.
+    fn relate(&mut self, from: &str, to: &str, key: &str, table: Table<'_>, bound: bool) -> Result<(), Fault> {
+        not_default(from)?;
+        not_default(to)?;
+        let exchange = exchange_address(self.tenant(), from);
+        let target = exchange_address(self.tenant(), to);
+        let arguments = Arguments { table, thing: "" }.neutral();
+        let to_exchange = BindTo::Exchange(&target);
+        let spec = BindSpec { exchange: &exchange, to: to_exchange, key, arguments: &arguments };
+        self.set_binding(&spec, bound).map_err(|refusal| {
+            let is_source_there = self.kernel.inspect_exchange(self.session, &exchange).is_ok();
+            self.about_exchange(if is_source_there { to } else { from }, "write").fault(refusal)
+        })
+    }
+
+    pub(super) fn set_binding(&mut self, spec: &BindSpec<'_>, bound: bool) -> Result<(), Refusal> {
+        if bound {
+            self.kernel.bind(self.session, spec, self.links)
+        } else {
+            self.kernel.unbind(self.session, spec, self.links)
+        }
+    }
+}
+
+/// The default exchange is every queue's by its name, and nothing else.
+pub(super) fn not_default(exchange: &str) -> Result<(), Fault> {
+    if exchange.is_empty() {
+        return Err(Fault::new(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
+    }
+    Ok(())
+}
+
+fn kind_of(name: &str) -> Option<ExchangeKind> {
+    Some(match name {
+        "direct" => ExchangeKind::Direct,
+        "fanout" => ExchangeKind::Fanout,
+        "topic" => ExchangeKind::Topic,
+        "headers" => ExchangeKind::Headers,
+        _ => return None,
+    })
+}
+
+fn name_of(kind: ExchangeKind) -> &'static str {
+    match kind {
+        ExchangeKind::Direct => "direct",
+        ExchangeKind::Fanout => "fanout",
+        ExchangeKind::Topic => "topic",
+        ExchangeKind::Headers => "headers",
+    }
+}
+
+/// Whether a peer may not make something of that name.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with(names::RESERVED)
+}

@@ -1,0 +1,152 @@
+//! What things are called: replies, routing keys of deliveries, reserved names. Pure text to text.
+
+use crate::address::{self, Place};
+use std::borrow::Cow;
+use thalweg_kernel::queue_address;
+
+/// The queue that does not exist: who consumes from it gets a queue of its own for replies.
+pub(super) const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to";
+/// Begins the names that only the server gives.
+pub(super) const RESERVED: &str = "amq.";
+/// The exchange whose keys are plain addresses.
+pub(super) const TOPICS: &str = "amq.topic";
+/// Begins a key of the default exchange that is an address of another protocol, so that it can be answered there.
+const ALIAS: &str = "$a/";
+/// Bytes of a short string.
+const KEY_BYTES_MAX: usize = 255;
+
+/// Appends the canonical address that a key of the default exchange leads to.
+pub(super) fn write_default_address(tenant: &str, key: &str, out: &mut String) {
+    match key.strip_prefix(ALIAS) {
+        Some(address) if !address.is_empty() => address::in_tenant(tenant, address, out),
+        _ => out.push_str(&queue_address(tenant, key)),
+    }
+}
+
+/// The reply-to by which a peer reaches a canonical address.
+pub(super) fn reply_key(canonical: &str) -> Cow<'_, str> {
+    match address::place(canonical) {
+        Place::Queue { name, .. } => name,
+        Place::Plain { address, .. } => Cow::Owned(format!("{ALIAS}{address}")),
+        Place::Exchange { .. } => Cow::Owned(format!("{ALIAS}{canonical}")),
+    }
+}
+
+/// The canonical address that a reply-to names.
+pub(super) fn reply_address(tenant: &str, key: &str) -> String {
+    let mut address = String::new();
+    write_default_address(tenant, key, &mut address);
+    address
+}
+
+/// The `count`th name that a connection with that nonce makes up.
+pub(super) fn fresh(prefix: &str, nonce: u64, count: u32) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let (high, low) = (mix(nonce ^ u64::from(count)), mix(nonce.rotate_left(32).wrapping_add(u64::from(count))));
+    let bits = u128::from(high) << 64 | u128::from(low);
+    let letters = (0..22).map(|at| char::from(LETTERS[(bits >> (6 * at)) as usize & 63]));
+    prefix.chars().chain(letters).collect()
+}
+
+/// The finalizer of SplitMix64.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Exchange and routing key of a message, as it is delivered.
+#[derive(Debug, Default)]
+pub(super) struct Origin {
+    /// The canonical address it was made of.
+    address: String,
+    pub(super) exchange: String,
+    pub(super) key: String,
+    /// The key did not fit; it begins like the whole one and ends in a hash of it.
+    pub(super) is_cut: bool,
+}
+
+impl Origin {
+    /// Makes this the origin of a message with that address.
+    #[inline]
+    pub(super) fn set(&mut self, address: &str) {
+        if self.address != address {
+            self.make(address);
+        }
+    }
+
+    fn make(&mut self, address: &str) {
+        self.address.clear();
+        self.address.push_str(address);
+        self.exchange.clear();
+        self.key.clear();
+        match address::place(address) {
+            Place::Queue { name, .. } => self.key.push_str(&name),
+            Place::Exchange { name, words, .. } => {
+                self.exchange.push_str(&name);
+                address::write_key(words, &mut self.key);
+            }
+            Place::Plain { address, .. } => {
+                self.exchange.push_str(TOPICS);
+                address::AMQP.write_address(address, &mut self.key);
+            }
+        }
+        self.is_cut = self.key.len() > KEY_BYTES_MAX;
+        if self.is_cut {
+            let hash = format!("~{:016x}", hash(self.key.as_bytes()));
+            self.key.truncate(self.key.floor_char_boundary(KEY_BYTES_MAX - hash.len()));
+            self.key.push_str(&hash);
+        }
+    }
+}
+
+/// FNV-1a: tells cut keys apart, and is the same on every machine.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(address: &str) -> (String, String, bool) {
+        let mut origin = Origin::default();
+        origin.set(address);
+        (origin.exchange, origin.key, origin.is_cut)
+    }
+
+    #[test]
+    fn a_delivery_names_the_exchange_and_key_that_a_publisher_would_have_used() {
+        for (address, exchange, key) in [
+            ("$q/work", "", "work"),
+            ("$q/a%2Fb", "", "a/b"),
+            ("$q@blue/work", "", "work"),
+            ("$x/logs/a/b", "logs", "a.b"),
+            ("$x/amq.direct/a.b", "amq.direct", "a.b"),
+            ("$x/logs/", "logs", ""),
+            ("sensors/1.5", "amq.topic", "sensors.1%2E5"),
+            ("$t@blue/a/b", "amq.topic", "a.b"),
+        ] {
+            assert_eq!(origin(address), (exchange.to_string(), key.to_string(), false), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_does_not_fit_is_cut_and_still_tells_addresses_apart() {
+        let (one, two) = (format!("{}1", "ä".repeat(200)), format!("{}2", "ä".repeat(200)));
+        let ((_, one, cut), (_, two, _)) = (origin(&one), origin(&two));
+        assert!(cut && one.len() <= 255 && one.starts_with("ää") && one != two, "{one} {two}");
+    }
+
+    #[test]
+    fn a_reply_to_leads_back_to_the_address_it_was_made_of() {
+        for address in ["$q/replies", "$q/a%2Fb", "a/b", "reply/to/me.7"] {
+            assert_eq!(reply_address("", &reply_key(address)), address);
+        }
+        for address in ["$q@blue/replies", "$t@blue/a/b"] {
+            assert_eq!(reply_address("blue", &reply_key(address)), address);
+        }
+        assert_eq!(reply_key("a/b"), "$a/a/b");
+    }
+}

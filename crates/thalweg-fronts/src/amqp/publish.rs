@@ -1,0 +1,422 @@
+//! `basic.publish`: where a message goes and what it asks for. What its publisher hears of it is in `confirm.rs`.
+
+use super::channel::Mode;
+use super::fault::Fault;
+use super::{AmqpFront, Request, names, properties};
+use crate::link::{Front, Links};
+use crate::native;
+use crate::probe::Mark;
+use thalweg_amqp::methods::basic;
+use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
+use thalweg_kernel::{Draft, Kernel, LinkId, Outcome, Refusal, exchange_address};
+use thalweg_model::{NativeProperties, Properties, Reliability, RetainOp, Span, Time};
+
+/// How long a publisher that cannot be refused waits while the journal is full.
+const FULL_PAUSE: Span = Span::from_millis(200);
+/// Where the property flags stand in a content header.
+const FLAGS_AT: usize = 12;
+/// The flag of the delivery mode.
+const DELIVERY_MODE: u16 = 1 << 12;
+/// What a publish asks of its address's last value.
+const RETAIN_HEADER: &str = "x-retain";
+
+/// Whether a publish is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handled {
+    /// It is.
+    Done,
+    /// It must be handed in again later.
+    Later,
+}
+
+/// Where the last publish of a channel went, and how its properties were encoded.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    exchange: String,
+    key: String,
+    /// Nothing is remembered while this is `None`; it is empty if no address can be made of the key.
+    address: Option<String>,
+    /// Its `native` is the last content header that was worth keeping.
+    properties: Properties,
+}
+
+/// What a publish asks for beside its place.
+#[derive(Clone, Copy, Debug)]
+struct Wishes {
+    reliability: Reliability,
+    retain: RetainOp,
+    expires_in: Option<Span>,
+    priority: u8,
+    /// The memo's properties travel with it.
+    has_properties: bool,
+}
+
+impl Memo {
+    #[inline]
+    fn is_for(&self, publish: &Publish<'_>) -> bool {
+        self.address.is_some() && self.key == publish.routing_key && self.exchange == publish.exchange
+    }
+
+    /// Keeps a content header as it came.
+    #[inline]
+    fn keep(&mut self, header: &[u8]) {
+        match &mut self.properties.native {
+            Some(native) if native.bytes.len() == header.len() => native.bytes.copy_from_slice(header),
+            native => *native = Some(NativeProperties { dialect: native::AMQP, bytes: header.into() }),
+        }
+    }
+
+    #[inline]
+    fn draft<'a>(&'a self, address: &'a str, wishes: Wishes, payload: &'a [u8]) -> Draft<'a> {
+        let Wishes { reliability, retain, expires_in, priority, has_properties } = wishes;
+        let properties = has_properties.then_some(&self.properties);
+        Draft { address, payload, reliability, retain, expires_in, priority, properties, ticket: 0, native: None }
+    }
+}
+
+impl AmqpFront {
+    /// `can_wait`: it is all in the input and can be handed in again.
+    #[inline]
+    pub(super) fn on_publish(
+        links: &mut Links,
+        id: LinkId,
+        publish: &Publish<'_>,
+        can_wait: bool,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Handled {
+        let Some(link) = links.get_mut(id) else { return Handled::Done };
+        let (Some(session), Front::Amqp(front)) = (link.session, &mut link.front) else { return Handled::Done };
+        let Some(channel) = front.channels.get_mut(publish.ch) else { return Handled::Done };
+        let is_plain = matches!(channel.mode, Mode::Plain);
+        // It cannot stay where it is while the kernel has the links.
+        let mut memo = channel.memo.take().unwrap_or_default();
+        let mut request = Request { links, id, session, ch: publish.ch, cause: basic::Publish::ID, now, kernel };
+        let published = request.publish(&mut memo, publish, is_plain);
+        if let Some(channel) = request.channel() {
+            channel.memo = Some(memo);
+        }
+        match published {
+            Ok(Outcome::Full) if is_plain && can_wait => {
+                // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
+                if let Some(link) = links.get_mut(id) {
+                    link.pause_until = Some(now + FULL_PAUSE);
+                }
+                return Handled::Later;
+            }
+            Ok(outcome) => request.acknowledge(publish, outcome),
+            Err(fault) => request.fail(&fault),
+        }
+        Handled::Done
+    }
+}
+
+impl Request<'_> {
+    #[inline]
+    fn publish(&mut self, memo: &mut Memo, publish: &Publish<'_>, is_plain: bool) -> Result<Outcome, Fault> {
+        let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(Outcome::NoMatch) };
+        let is_remembered = memo.is_for(publish);
+        if !is_remembered {
+            front.resolve(memo, publish, self.kernel)?;
+        }
+        let wishes = front.wishes(memo, publish, is_plain, self.kernel)?;
+        let further = match publish.properties.headers {
+            None => Vec::new(),
+            Some(table) => front.further_addresses(table, publish, self.kernel)?,
+        };
+        self.links.mark(Mark::FrontIn);
+        let mut outcome = self.publish_to(memo, wishes, publish);
+        if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
+            // Nobody wanted it: maybe the exchange is not what it was.
+            let before = memo.address.take();
+            let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(outcome) };
+            front.resolve(memo, publish, self.kernel)?;
+            if memo.address != before {
+                outcome = self.publish_to(memo, wishes, publish);
+            }
+        }
+        if !further.is_empty() {
+            let first = memo.address.take();
+            for address in further {
+                memo.address = Some(address);
+                let other = self.publish_to(memo, wishes, publish);
+                if matches!((outcome, other), (Outcome::NoMatch, _) | (_, Outcome::Refused | Outcome::Denied)) {
+                    outcome = other;
+                }
+            }
+            memo.address = first;
+        }
+        self.links.mark(Mark::KernelPublish);
+        match outcome {
+            Outcome::Denied => Err(self.about_exchange(publish.exchange, "write").fault(Refusal::Denied)),
+            Outcome::Full if self.in_transaction() => Err(Fault::precondition("the transaction is too large")),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Hands a message to the kernel, at the memo's address. In a transaction it is not known yet what becomes of it.
+    #[inline]
+    fn publish_to(&mut self, memo: &Memo, wishes: Wishes, publish: &Publish<'_>) -> Outcome {
+        let address = memo.address.as_deref().unwrap_or_default();
+        if address.is_empty() {
+            return Outcome::NoMatch;
+        }
+        let draft = memo.draft(address, wishes, publish.payload);
+        if self.gathers(publish) {
+            let is_in = self.kernel.publish_in(self.session, u32::from(self.ch), &draft, self.now);
+            return if is_in { Outcome::Accepted } else { Outcome::Full };
+        }
+        let published = self.kernel.publish(self.session, draft, self.now, self.links);
+        if let (Some(until), Some(link)) = (published.pause_until, self.links.get_mut(self.id)) {
+            link.pause_until = Some(until);
+        }
+        published.outcome
+    }
+}
+
+impl AmqpFront {
+    /// Finds the address of a publish and remembers it.
+    #[cold]
+    fn resolve(&self, memo: &mut Memo, publish: &Publish<'_>, kernel: &Kernel) -> Result<(), Fault> {
+        memo.address = None;
+        let address = self.address_of(publish.exchange, publish.routing_key, kernel)?;
+        memo.address = Some(address);
+        for (kept, new) in [(&mut memo.exchange, publish.exchange), (&mut memo.key, publish.routing_key)] {
+            kept.clear();
+            kept.push_str(new);
+        }
+        Ok(())
+    }
+
+    /// The canonical address of a key in an exchange; empty if none can be made of it.
+    fn address_of(&self, exchange: &str, key: &str, kernel: &Kernel) -> Result<String, Fault> {
+        let mut address = String::new();
+        if exchange.is_empty() {
+            names::write_default_address(&self.tenant, key, &mut address);
+            return Ok(address);
+        }
+        match kernel.address_in(&exchange_address(&self.tenant, exchange), key, &mut address) {
+            Ok(()) => Ok(address),
+            Err(Refusal::NoExchange) => Err(self.about("", exchange, "write").fault(Refusal::NoExchange)),
+            Err(Refusal::Denied) => Err(Fault::new(
+                ReplyCode::AccessRefused,
+                format!("cannot publish to internal exchange '{exchange}' in vhost '{}'", self.vhost()),
+            )),
+            Err(_) => Ok(String::new()),
+        }
+    }
+
+    /// What the properties ask for; keeps them in the memo if they have to travel.
+    #[inline]
+    fn wishes(&self, memo: &mut Memo, publish: &Publish<'_>, is_plain: bool, kernel: &Kernel) -> Result<Wishes, Fault> {
+        let p = &publish.properties;
+        if publish.immediate {
+            return Err(Fault::new(ReplyCode::NotImplemented, "immediate=true"));
+        }
+        let is_persistent = p.delivery_mode == Some(2);
+        let mut wishes = Wishes {
+            reliability: match is_persistent || !is_plain {
+                true => Reliability::AtLeastOnce,
+                false => Reliability::AtMostOnce,
+            },
+            retain: RetainOp::None,
+            expires_in: p.expiration.map(parse_expiration).transpose()?,
+            priority: p.priority.unwrap_or(0),
+            has_properties: false,
+        };
+        if let Some(user) = p.user_id {
+            self.check_user(user)?;
+        }
+        // Most say nothing but their delivery mode, if that; the reliability says it already.
+        let flags = match publish.header.get(FLAGS_AT..FLAGS_AT + 2) {
+            Some(&[high, low]) => u16::from_be_bytes([high, low]),
+            _ => 0,
+        };
+        let says_little = match flags {
+            0 => is_plain,
+            DELIVERY_MODE => is_persistent,
+            _ => false,
+        };
+        if says_little {
+            return Ok(wishes);
+        }
+        wishes.has_properties = true;
+        memo.properties.reply_to = None;
+        memo.properties.user.clear();
+        if p.headers.is_none() && p.reply_to.is_none() {
+            memo.keep(publish.header);
+        } else {
+            self.keep_rewritten(memo, publish)?;
+            wishes.retain = p.headers.map_or(RetainOp::None, retain_of);
+            if kernel.compares_headers() {
+                memo.properties.user = properties::decode(publish.header).user;
+            }
+        }
+        Ok(wishes)
+    }
+
+    /// Keeps a content header, without what its receivers must not see and with what they can use.
+    fn keep_rewritten(&self, memo: &mut Memo, publish: &Publish<'_>) -> Result<(), Fault> {
+        let p = &publish.properties;
+        let mut header = None;
+        if p.reply_to == Some(names::DIRECT_REPLY) {
+            let Some(queue) = &self.reply_queue else {
+                return Err(Fault::precondition("fast reply consumer does not exist"));
+            };
+            header = Some(with_reply_to(publish.header, p, queue));
+        } else if let (Some(key), false) = (p.reply_to, self.tenant.is_empty()) {
+            // Others find it by its address, which is not where the default tenant's would be.
+            memo.properties.reply_to = Some(names::reply_address(&self.tenant, key).into());
+        }
+        if p.headers.is_some_and(|table| table.get("BCC").is_some()) {
+            let whole = header.take().unwrap_or_else(|| publish.header.to_vec());
+            header = Some(without_bcc(whole));
+        }
+        memo.keep(header.as_deref().unwrap_or(publish.header));
+        Ok(())
+    }
+
+    /// RabbitMQ's check: nobody publishes in another's name.
+    #[cold]
+    fn check_user(&self, claimed: &str) -> Result<(), Fault> {
+        let user = self.user_name();
+        if claimed == user {
+            return Ok(());
+        }
+        let what = format!("user_id property set to '{claimed}' but authenticated user was '{user}'");
+        Err(Fault::precondition(what))
+    }
+
+    /// The addresses of further keys in the headers `CC` and `BCC`.
+    fn further_addresses(
+        &self,
+        table: Table<'_>,
+        publish: &Publish<'_>,
+        kernel: &Kernel,
+    ) -> Result<Vec<String>, Fault> {
+        let mut addresses = Vec::new();
+        for name in ["CC", "BCC"] {
+            let Some(value) = table.get(name) else { continue };
+            let unexpected = || Fault::precondition(format!("Unexpected type in '{name}' header"));
+            let FieldValue::Array(keys) = value else { return Err(unexpected()) };
+            for key in keys.iter() {
+                let key = key.as_str().ok_or_else(unexpected)?;
+                if key == publish.routing_key {
+                    continue;
+                }
+                let address = self.address_of(publish.exchange, key, kernel)?;
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+        }
+        Ok(addresses)
+    }
+}
+
+/// Milliseconds as decimal text.
+#[cold]
+fn parse_expiration(text: &str) -> Result<Span, Fault> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // More than any clock counts is for ever.
+    let millis = || text.parse::<u64>().ok().filter(|ms| ms.checked_mul(1_000_000).is_some());
+    match is_number {
+        true => Ok(millis().map_or(Span::FOREVER, Span::from_millis)),
+        false => Err(Fault::precondition(format!("invalid expiration '{text}': not a number of milliseconds"))),
+    }
+}
+
+fn retain_of(table: Table<'_>) -> RetainOp {
+    match table.get(RETAIN_HEADER) {
+        Some(FieldValue::Bool(true)) => RetainOp::Set,
+        Some(FieldValue::LongStr(b"set" | b"true")) => RetainOp::Set,
+        Some(FieldValue::LongStr(b"clear")) => RetainOp::Clear,
+        _ => RetainOp::None,
+    }
+}
+
+/// The content header with another reply-to.
+fn with_reply_to(header: &[u8], properties: &BasicProperties<'_>, queue: &str) -> Vec<u8> {
+    let old = properties.reply_to.unwrap_or_default();
+    // It is a part of the header: where it begins, and the byte of its length before it.
+    let at = (old.as_ptr() as usize).wrapping_sub(header.as_ptr() as usize);
+    let mut rewritten = Vec::with_capacity(header.len() + queue.len());
+    let (Some(before), Some(after), Ok(len)) =
+        (header.get(..at.wrapping_sub(1)), header.get(at.wrapping_add(old.len())..), u8::try_from(queue.len()))
+    else {
+        return header.to_vec();
+    };
+    rewritten.extend_from_slice(before);
+    rewritten.push(len);
+    rewritten.extend_from_slice(queue.as_bytes());
+    rewritten.extend_from_slice(after);
+    rewritten
+}
+
+/// The content header without the keys that the other receivers must not see.
+fn without_bcc(header: Vec<u8>) -> Vec<u8> {
+    let Some(table) = BasicProperties::of_header(&header).ok().and_then(|properties| properties.headers) else {
+        return header;
+    };
+    let old = table.as_bytes();
+    let at = (old.as_ptr() as usize).wrapping_sub(header.as_ptr() as usize);
+    let mut entries = Vec::with_capacity(old.len());
+    TableWriter::new(&mut entries).copy(table, |name| name != "BCC");
+    let (Some(before), Some(after), Ok(len)) =
+        (header.get(..at.wrapping_sub(4)), header.get(at.wrapping_add(old.len())..), u32::try_from(entries.len()))
+    else {
+        return header;
+    };
+    [before, &len.to_be_bytes(), &entries, after].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn short(text: &str) -> Vec<u8> {
+        [&[text.len() as u8], text.as_bytes()].concat()
+    }
+
+    /// A content header with these flags and fields.
+    fn header(flags: u16, fields: &[Vec<u8>]) -> Vec<u8> {
+        let start = [0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+        [&start[..], &flags.to_be_bytes(), &fields.concat()].concat()
+    }
+
+    #[test]
+    fn a_reply_to_is_exchanged_and_nothing_else_changes() {
+        let with = |reply_to: &str| {
+            // Content type, correlation id, reply-to, app id.
+            let fields = [short("text/plain"), short("7"), short(reply_to), short("app")];
+            header(1 << 15 | 1 << 10 | 1 << 9 | 1 << 3, &fields)
+        };
+        let before = with(names::DIRECT_REPLY);
+        let read = BasicProperties::of_header(&before).expect("it is well-formed");
+        assert_eq!(with_reply_to(&before, &read, "amq.rabbitmq.reply-to.token"), with("amq.rabbitmq.reply-to.token"));
+    }
+
+    #[test]
+    fn blind_copies_are_taken_out_and_nothing_else_changes() {
+        let with = |names: &[&str]| {
+            let mut entries = Vec::new();
+            let mut writer = TableWriter::new(&mut entries);
+            for name in names {
+                writer.array(name, |array| _ = array.str("key"));
+            }
+            let table = [&(entries.len() as u32).to_be_bytes()[..], &entries].concat();
+            header(1 << 15 | 1 << 13 | 1 << 3, &[short("text/plain"), table, short("app")])
+        };
+        assert_eq!(without_bcc(with(&["CC", "BCC", "x"])), with(&["CC", "x"]));
+    }
+
+    #[test]
+    fn an_expiration_is_a_number_of_milliseconds() {
+        assert_eq!(parse_expiration("0"), Ok(Span::ZERO));
+        assert_eq!(parse_expiration("1500"), Ok(Span::from_millis(1500)));
+        assert_eq!(parse_expiration("99999999999999999999999"), Ok(Span::FOREVER));
+        for text in ["", "-1", "1.5", "soon", "+1"] {
+            assert!(parse_expiration(text).is_err(), "{text}");
+        }
+    }
+}

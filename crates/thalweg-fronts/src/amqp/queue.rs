@@ -1,0 +1,177 @@
+//! Queues: declare, bind, purge, delete.
+
+use super::arguments::Arguments;
+use super::exchange::{is_reserved, not_default};
+use super::fault::{Fault, argument_name};
+use super::{Request, names};
+use std::borrow::Cow;
+use thalweg_amqp::methods::queue::{
+    Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Purge, PurgeOk, Unbind, UnbindOk,
+};
+use thalweg_amqp::{Method, ReplyCode, Table};
+use thalweg_kernel::{BindSpec, BindTo, QueueSpec, QueueStatus, Refusal, exchange_address, queue_address};
+
+/// Names that the server makes up begin so.
+const GENERATED: &str = "amq.gen-";
+
+impl Request<'_> {
+    pub(super) fn declare_queue(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
+        let (name, status) = if declare.queue.starts_with(names::DIRECT_REPLY) && self.is_direct_reply(declare.queue) {
+            // It is there for whoever asks; see `consume`.
+            (Cow::Borrowed(declare.queue), QueueStatus { existed: true, messages: 0, consumers: 0 })
+        } else if declare.passive {
+            let name = self.queue_name(declare.queue)?;
+            let address = queue_address(self.tenant(), &name);
+            let status = self.kernel.inspect_queue(self.session, &address);
+            let status = status.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
+            (name, status)
+        } else {
+            self.declare_new_queue(declare)?
+        };
+        if let Some(channel) = self.channel() {
+            channel.queue_last = name.as_ref().into();
+        }
+        if !declare.no_wait {
+            let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+            self.answer(&Method::QueueDeclareOk(DeclareOk {
+                queue: &name,
+                message_count: count(status.messages),
+                consumer_count: status.consumers,
+            }));
+        }
+        Ok(())
+    }
+
+    fn declare_new_queue<'d>(&mut self, declare: &Declare<'d>) -> Result<(Cow<'d, str>, QueueStatus), Fault> {
+        let name = match declare.queue {
+            "" => Cow::Owned(self.fresh_name(GENERATED)),
+            name => Cow::Borrowed(name),
+        };
+        let address = queue_address(self.tenant(), &name);
+        let is_there = || self.kernel.inspect_queue(self.session, &address) != Err(Refusal::NoQueue);
+        if is_reserved(declare.queue) && !is_there() {
+            return Err(self.about_queue(&name, "configure").fault(Refusal::Reserved));
+        }
+        let thing = self.about_queue(&name, "configure").thing();
+        let arguments = Arguments { table: declare.arguments, thing: &thing };
+        arguments.check_quorum(declare.durable, declare.exclusive, declare.auto_delete)?;
+        let spec = QueueSpec {
+            address: &address,
+            durable: declare.durable,
+            exclusive: declare.exclusive,
+            auto_delete: declare.auto_delete,
+            limits: arguments.queue_limits(self.tenant())?,
+        };
+        let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
+        let status = declared.map_err(|refusal| match refusal {
+            Refusal::Differs(what) => self.inequivalent(what, &thing, |what| match what {
+                "durable" => Some(declare.durable),
+                "exclusive" => Some(declare.exclusive),
+                "auto_delete" => Some(declare.auto_delete),
+                _ => None,
+            }),
+            refusal => self.about_queue(&name, "configure").fault(refusal),
+        })?;
+        Ok((name, status))
+    }
+
+    /// What exists was declared with another value. Where it is true or false, the other is known.
+    pub(super) fn inequivalent(
+        &self,
+        what: &'static str,
+        thing: &str,
+        received: impl Fn(&str) -> Option<bool>,
+    ) -> Fault {
+        let name = argument_name(what);
+        Fault::precondition(match received(what) {
+            Some(value) => {
+                let current = !value;
+                format!("inequivalent arg '{name}' for {thing}: received '{value}' but current is '{current}'")
+            }
+            None => format!("inequivalent arg '{name}' for {thing}: received another value than the current one"),
+        })
+    }
+
+    pub(super) fn bind_queue(&mut self, bind: &Bind<'_>) -> Result<(), Fault> {
+        self.relate_queue(bind.queue, bind.exchange, bind.routing_key, bind.arguments, true)?;
+        if !bind.no_wait {
+            self.answer(&Method::QueueBindOk(BindOk));
+        }
+        Ok(())
+    }
+
+    pub(super) fn unbind_queue(&mut self, unbind: &Unbind<'_>) -> Result<(), Fault> {
+        self.relate_queue(unbind.queue, unbind.exchange, unbind.routing_key, unbind.arguments, false)?;
+        self.answer(&Method::QueueUnbindOk(UnbindOk));
+        Ok(())
+    }
+
+    fn relate_queue(
+        &mut self,
+        queue: &str,
+        exchange: &str,
+        key: &str,
+        table: Table<'_>,
+        bound: bool,
+    ) -> Result<(), Fault> {
+        not_default(exchange)?;
+        let name = self.queue_name(queue)?;
+        // Nothing at all means the queue's name: the last one declared, by its own name.
+        let key = if queue.is_empty() && key.is_empty() { Cow::Owned(name.to_string()) } else { Cow::Borrowed(key) };
+        let source = exchange_address(self.tenant(), exchange);
+        let target = queue_address(self.tenant(), &name);
+        let arguments = Arguments { table, thing: "" }.neutral();
+        let to_queue = BindTo::Queue(&target);
+        let spec = BindSpec { exchange: &source, to: to_queue, key: &key, arguments: &arguments };
+        self.set_binding(&spec, bound).map_err(|refusal| match refusal {
+            Refusal::NoExchange => self.about_exchange(exchange, "read").fault(refusal),
+            refusal => self.about_queue(&name, "write").fault(refusal),
+        })
+    }
+
+    pub(super) fn purge_queue(&mut self, purge: &Purge<'_>) -> Result<(), Fault> {
+        let name = self.queue_name(purge.queue)?;
+        let address = queue_address(self.tenant(), &name);
+        let purged = self.kernel.purge_queue(self.session, &address, self.now, self.links);
+        let count = purged.map_err(|refusal| self.about_queue(&name, "read").fault(refusal))?;
+        if !purge.no_wait {
+            let message_count = u32::try_from(count).unwrap_or(u32::MAX);
+            self.answer(&Method::QueuePurgeOk(PurgeOk { message_count }));
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete_queue(&mut self, delete: &Delete<'_>) -> Result<(), Fault> {
+        let name = self.queue_name(delete.queue)?;
+        let address = queue_address(self.tenant(), &name);
+        let Delete { if_unused, if_empty, .. } = *delete;
+        let deleted = self.kernel.delete_queue(self.session, &address, if_unused, if_empty, self.now, self.links);
+        let count = match deleted {
+            Ok(count) => count,
+            // What is not there needs no deleting.
+            Err(Refusal::NoQueue) => 0,
+            Err(refusal) => return Err(self.about_queue(&name, "configure").fault(refusal)),
+        };
+        if !delete.no_wait {
+            let message_count = u32::try_from(count).unwrap_or(u32::MAX);
+            self.answer(&Method::QueueDeleteOk(DeleteOk { message_count }));
+        }
+        Ok(())
+    }
+
+    /// The queue that is meant: an empty name is the last one that was declared on the channel.
+    pub(super) fn queue_name<'n>(&mut self, name: &'n str) -> Result<Cow<'n, str>, Fault> {
+        if !name.is_empty() {
+            return Ok(Cow::Borrowed(name));
+        }
+        match self.channel() {
+            Some(channel) if !channel.queue_last.is_empty() => Ok(Cow::Owned(channel.queue_last.to_string())),
+            _ => Err(Fault::new(ReplyCode::NotFound, "no previously declared queue")),
+        }
+    }
+
+    /// Whether this is the pseudo queue, or the real one that stands behind it for this connection.
+    fn is_direct_reply(&self, name: &str) -> bool {
+        name == names::DIRECT_REPLY
+    }
+}

@@ -1,0 +1,51 @@
+//! `basic.ack`, `nack`, `reject` and `recover`: what becomes of deliveries.
+
+use super::Request;
+use super::fault::Fault;
+use thalweg_amqp::methods::basic::{Ack, Nack, RecoverOk, Reject};
+use thalweg_amqp::{Method, ReplyCode};
+use thalweg_kernel::{Settled, Verdict};
+
+impl Request<'_> {
+    #[inline]
+    pub(super) fn ack(&mut self, ack: Ack) -> Result<(), Fault> {
+        self.settle(ack.delivery_tag, ack.multiple, Verdict::Accept)
+    }
+
+    pub(super) fn nack(&mut self, nack: Nack) -> Result<(), Fault> {
+        self.settle(nack.delivery_tag, nack.multiple, verdict(nack.requeue))
+    }
+
+    pub(super) fn reject(&mut self, reject: Reject) -> Result<(), Fault> {
+        self.settle(reject.delivery_tag, false, verdict(reject.requeue))
+    }
+
+    #[inline]
+    fn settle(&mut self, tag: u64, multiple: bool, verdict: Verdict) -> Result<(), Fault> {
+        let settled = if self.in_transaction() {
+            self.kernel.settle_in(self.session, u32::from(self.ch), self.ch, tag, multiple, verdict)
+        } else {
+            self.kernel.settle_line(self.session, self.ch, tag, multiple, verdict, self.now, self.links)
+        };
+        if settled == Settled::Unknown && !(tag == 0 && multiple) {
+            return Err(Fault::precondition(format!("unknown delivery tag {tag}")));
+        }
+        Ok(())
+    }
+
+    /// `recover` is answered, `recover-async` is not.
+    pub(super) fn recover(&mut self, requeue: bool, is_answered: bool) -> Result<(), Fault> {
+        if !requeue {
+            return Err(Fault::new(ReplyCode::NotImplemented, "requeue=false"));
+        }
+        self.kernel.recover_line(self.session, self.ch, self.now, self.links);
+        if is_answered {
+            self.answer(&Method::BasicRecoverOk(RecoverOk));
+        }
+        Ok(())
+    }
+}
+
+fn verdict(requeue: bool) -> Verdict {
+    if requeue { Verdict::Requeue } else { Verdict::Reject }
+}

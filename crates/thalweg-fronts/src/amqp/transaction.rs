@@ -1,0 +1,114 @@
+//! `tx`: publishes and settlements that are gathered and happen at once. The kernel gathers; here is only what it takes
+//! to tell the peer.
+
+use super::Request;
+use super::channel::Mode;
+use super::fault::Fault;
+use thalweg_amqp::methods::tx;
+use thalweg_amqp::{Method, Publish};
+use thalweg_kernel::{Outcome, Refusal};
+
+/// What a transaction's peer may have to be told.
+#[derive(Default)]
+pub(super) struct Transaction {
+    /// Publishes so far.
+    published: usize,
+    /// Those that come back if nobody wants them.
+    mandatory: Vec<Mandatory>,
+    /// Bytes of those.
+    bytes: usize,
+}
+
+struct Mandatory {
+    /// Its place among the transaction's publishes.
+    place: usize,
+    exchange: Box<str>,
+    key: Box<str>,
+    header: Box<[u8]>,
+    payload: Box<[u8]>,
+}
+
+/// Bytes of mandatory messages that are kept until they are committed. What is above comes back to nobody.
+const MANDATORY_BYTES_MAX: usize = 16 << 20;
+
+impl Request<'_> {
+    pub(super) fn select_transactions(&mut self) -> Result<(), Fault> {
+        let tx = u32::from(self.ch);
+        let Some(channel) = self.channel() else { return Ok(()) };
+        match channel.mode {
+            Mode::Plain => {
+                channel.mode = Mode::Transaction(Box::default());
+                self.kernel.begin(self.session, tx);
+            }
+            Mode::Transaction(_) => {}
+            Mode::Confirm { .. } => return Err(Fault::precondition("cannot switch from confirm to tx mode")),
+        }
+        self.answer(&Method::TxSelectOk(tx::SelectOk));
+        Ok(())
+    }
+
+    /// Whether a publish is gathered; notes that it was.
+    #[inline]
+    pub(super) fn gathers(&mut self, publish: &Publish<'_>) -> bool {
+        let Some(transaction) = self.transaction() else { return false };
+        if publish.mandatory && transaction.bytes < MANDATORY_BYTES_MAX {
+            transaction.bytes += publish.header.len() + publish.payload.len();
+            transaction.mandatory.push(Mandatory {
+                place: transaction.published,
+                exchange: publish.exchange.into(),
+                key: publish.routing_key.into(),
+                header: publish.header.into(),
+                payload: publish.payload.into(),
+            });
+        }
+        transaction.published += 1;
+        true
+    }
+
+    pub(super) fn in_transaction(&mut self) -> bool {
+        self.transaction().is_some()
+    }
+
+    fn transaction(&mut self) -> Option<&mut Transaction> {
+        match &mut self.channel()?.mode {
+            Mode::Transaction(transaction) => Some(transaction),
+            _ => None,
+        }
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), Fault> {
+        let Some(transaction) = self.transaction().map(std::mem::take) else { return Err(not_transactional()) };
+        let tx = u32::from(self.ch);
+        let committed = self.kernel.commit(self.session, tx, self.now, self.links);
+        self.kernel.begin(self.session, tx);
+        let Some(outcomes) = committed else { return Err(not_transactional()) };
+        if outcomes.contains(&Outcome::Denied) {
+            return Err(self.about_exchange("", "write").fault(Refusal::Denied));
+        }
+        for Mandatory { place, exchange, key, header, payload } in transaction.mandatory {
+            if outcomes.get(place) == Some(&Outcome::NoMatch) {
+                self.give_back(&exchange, &key, &header, &payload);
+            }
+        }
+        if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Full | Outcome::Refused)) {
+            return Err(Fault::precondition("partial tx completion"));
+        }
+        self.answer(&Method::TxCommitOk(tx::CommitOk));
+        Ok(())
+    }
+
+    pub(super) fn roll_back(&mut self) -> Result<(), Fault> {
+        if self.transaction().map(std::mem::take).is_none() {
+            return Err(not_transactional());
+        }
+        let tx = u32::from(self.ch);
+        self.kernel.abort(self.session, tx, self.now, self.links);
+        self.kernel.begin(self.session, tx);
+        self.answer(&Method::TxRollbackOk(tx::RollbackOk));
+        Ok(())
+    }
+}
+
+fn not_transactional() -> Fault {
+    Fault::precondition("channel is not transactional")
+}

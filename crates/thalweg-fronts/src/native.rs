@@ -1,0 +1,32 @@
+//! Metadata as its publisher encoded it. A front that knows the encoding gives it back unchanged; all others ask here
+//! what it says in our words.
+//!
+//! *Must never know:* a link, the kernel.
+
+use crate::amqp;
+use std::borrow::Cow;
+use thalweg_model::{NativeProperties, Properties};
+
+/// The number of AMQP's encoding: the payload of a content header frame, whose body size says nothing.
+pub(crate) const AMQP: u8 = 91;
+
+/// The metadata of a message in our words, however it was encoded.
+pub fn neutral(properties: &Properties) -> Cow<'_, Properties> {
+    match &properties.native {
+        Some(native) if native.dialect == AMQP => Cow::Owned(decoded(native, properties)),
+        _ => Cow::Borrowed(properties),
+    }
+}
+
+/// What the publisher said, and what was added to it since.
+#[cold]
+fn decoded(native: &NativeProperties, added: &Properties) -> Properties {
+    let mut properties = amqp::decode_properties(&native.bytes);
+    if let Some(reply_to) = &added.reply_to {
+        properties.reply_to = Some(reply_to.clone());
+    }
+    if let Some(details) = &added.details {
+        properties.details.get_or_insert_default().deaths = details.deaths.clone();
+    }
+    properties
+}
