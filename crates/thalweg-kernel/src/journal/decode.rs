@@ -241,18 +241,15 @@ fn session<'a>(fields: &mut Input<'a>) -> Result<SessionRecord<'a>, RecordFault>
 fn will<'a>(fields: &mut Input<'a>, session_flags: u8) -> Result<WillRecord<'a>, RecordFault> {
     let flags = fields.byte()?;
     fields.no_flags(flags & !(0xF | body_flag::PROPERTIES))?;
+    let (reliability, retain) = (fields.reliability(flags)?, fields.retain(flags >> 2)?);
+    let (address, payload) = (fields.text()?, fields.bytes()?);
+    let (properties, priority) = match flags & body_flag::PROPERTIES {
+        0 => (None, 0),
+        _ => properties(fields)?,
+    };
+    let properties = properties.map(Cow::Owned);
     Ok(WillRecord {
-        body: BodyRecord {
-            reliability: fields.reliability(flags)?,
-            retain: fields.retain(flags >> 2)?,
-            priority: 0,
-            address: fields.text()?,
-            payload: fields.bytes()?,
-            properties: match flags & body_flag::PROPERTIES {
-                0 => None,
-                _ => properties(fields)?.0.map(Cow::Owned),
-            },
-        },
+        body: BodyRecord { address, payload, reliability, retain, priority, properties },
         delay: fields.span()?,
         due: fields.moment()?,
         expires_in: if session_flags & session_flag::WILL_EXPIRES != 0 { Some(fields.span()?) } else { None },

@@ -229,7 +229,8 @@ impl Kernel {
         }
     }
 
-    /// Ends a line: its consumers leave, and what it has not settled goes back, flagged.
+    /// Ends a line: its consumers leave, and what it has not settled goes back, flagged. Transactions lose what they would
+    /// have settled of it; ending them is the caller's.
     pub fn close_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
         let Some(of) = self.line_mut(id, line) else { return };
         // Nothing more for those who leave.
@@ -237,7 +238,7 @@ impl Kernel {
             self.detach_quietly(id, line, &consumer);
             self.leaving.push((id, line, consumer));
         }
-        self.abort(id, u32::from(line), now, fx);
+        self.unsettle_line(id, line);
         self.recover_line(id, line, now, fx);
         while let Some((id, line, consumer)) = self.leaving.pop() {
             self.detach(id, line, &consumer, now, fx);

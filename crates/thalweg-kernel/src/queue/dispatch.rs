@@ -38,8 +38,11 @@ impl Kernel {
                 Taker::Group(group) => self.give_to_group(index, group, item, now, fx),
             };
             if let Some(item) = back {
-                // Its output was full after all; others may still have room.
                 self.put_back(index, item);
+                if matches!(taker, Taker::Group(_)) {
+                    break;
+                }
+                // Its output was full after all; other consumers may still have room.
             }
         }
         self.watch_expiry(index);

@@ -1,6 +1,6 @@
 //! Publishes and settlements that happen all at once, at their transaction's end, or not at all.
 
-use super::line::{Step, Transaction};
+use super::line::{Step, Transaction, Unsettled};
 use super::spec::Verdict;
 use crate::Kernel;
 use crate::effects::Effects;
@@ -104,17 +104,31 @@ impl Kernel {
         self.bytes_held = self.bytes_held.saturating_sub(transaction.bytes);
         for step in transaction.steps {
             let Step::Settle { line, unsettled, .. } = step else { continue };
-            let Some(line) = self.line_mut(id, line) else { continue };
-            if unsettled.consumer != 0 {
-                line.in_flight += 1;
-                if let Some(consumer) = line.consumer_mut(unsettled.consumer) {
-                    consumer.in_flight += 1;
-                }
-            }
-            let at = line.unsettled.partition_point(|known| known.tag < unsettled.tag);
-            line.unsettled.insert(at, unsettled);
+            self.unsettle(id, line, unsettled);
         }
         true
+    }
+
+    /// A message that a transaction would have settled is its line's again.
+    fn unsettle(&mut self, id: SessionId, line: u16, unsettled: Unsettled) {
+        let Some(line) = self.line_mut(id, line) else { return };
+        let at = line.unsettled.partition_point(|known| known.tag < unsettled.tag);
+        line.unsettled.insert(at, unsettled);
+    }
+
+    /// A line ends: no transaction settles anything of it any more.
+    pub(super) fn unsettle_line(&mut self, id: SessionId, line: u16) {
+        let Some(lines) = self.sessions.get_mut(id).and_then(|session| session.lines.as_deref_mut()) else { return };
+        let mut back = Vec::new();
+        for (_, transaction) in &mut lines.transactions {
+            let is_of_line = |step: &mut Step| matches!(step, Step::Settle { line: of, .. } if *of == line);
+            back.extend(transaction.steps.extract_if(.., is_of_line));
+        }
+        for step in back {
+            if let Step::Settle { unsettled, .. } = step {
+                self.unsettle(id, line, unsettled);
+            }
+        }
     }
 
     fn take_transaction(&mut self, id: SessionId, number: u32) -> Option<Transaction> {

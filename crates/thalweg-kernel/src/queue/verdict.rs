@@ -39,7 +39,7 @@ impl Kernel {
         }
     }
 
-    /// Takes what is named out of the line's list; nothing if there is no such message. Its credit is free.
+    /// Takes what is named out of the line's list; nothing if there is no such message. Its credit stays taken.
     pub(super) fn take_unsettled(&mut self, id: SessionId, number: u16, tag: u64, multiple: bool) -> Option<Taken> {
         let Some(line) = self.line_mut(id, number) else {
             return (multiple && tag == 0).then(Taken::new);
@@ -54,9 +54,6 @@ impl Kernel {
             } else {
                 taken.extend(line.unsettled.remove(at));
             }
-        }
-        for unsettled in &taken {
-            line.give_credit_back(unsettled.consumer);
         }
         if line.unsettled.capacity() > 1024 && line.unsettled.is_empty() {
             line.unsettled.shrink_to(64);
@@ -76,6 +73,9 @@ impl Kernel {
         let mut sources: SmallVec<[Source; 4]> = SmallVec::new();
         // From the last to the first, so that what returns to a head comes in its order.
         for unsettled in taken.into_iter().rev() {
+            if let Some(line) = self.line_mut(id, line) {
+                line.give_credit_back(unsettled.consumer);
+            }
             if !sources.contains(&unsettled.source) {
                 sources.push(unsettled.source);
             }
