@@ -1,33 +1,108 @@
-//! STOMP 1.0 to 1.2. Concept map: destination = queue, exchange or address, SUBSCRIBE = consumer of a
-//! queue, alone on a line, ACK and NACK = settle that line, receipt = written behind the command and held with it.
+//! STOMP 1.0 to 1.2. Concept map: destination = queue, exchange or address, `/topic/…` = a queue of the subscription's own
+//! that is bound to a filter, SUBSCRIBE = the only consumer of a line, ACK and NACK = settle that line, receipt = written
+//! behind the command and held with it.
 
+mod connect;
+mod deliver;
+mod destination;
+mod goodbye;
+mod headers;
+mod queues;
+mod send;
 mod settings;
+mod settle;
+mod subscribe;
+mod subscription;
+mod transaction;
 
-use crate::LoginAnswer;
 use crate::link::{Front, Links, Step};
+use crate::probe::Mark;
+use connect::Opening;
+use goodbye::Trouble;
+use send::{Handled, Target};
 use std::sync::Arc;
+use subscription::Subscriptions;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{CloseReason, Kernel, LinkId};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Kernel, LinkId};
+use thalweg_model::Time;
+use thalweg_stomp::{Event, PeerFault, ServerSide};
+use transaction::Transactions;
 
 pub use settings::{Dialect, StompSettings};
 
+/// Names of queues that the front makes up begin so.
+const OWN_QUEUES: &str = "stomp-";
+
 /// One STOMP connection.
+///
+/// ```text
+///  ExpectConnect --CONNECT--> ExpectVerdict --allowed--> Connected --DISCONNECT, ERROR--> Closed
+///                             (input is held)
+/// ```
 pub struct StompFront {
+    machine: ServerSide,
     settings: Arc<StompSettings>,
-    /// Makes client identifiers that nobody else has.
+    state: State,
+    /// Makes names that nobody else has.
     nonce: u64,
+    /// How many names it has made.
+    named: u32,
     /// What a peer that offers no credentials may do, if it may come in.
     anonymous: Option<Access>,
+    /// Its tenant; empty for the default one.
+    tenant: Box<str>,
+    /// The user name it came in with.
+    login: Option<Box<str>>,
+    /// ActiveMQ's name for the client, which names its durable subscriptions.
+    client: Option<Box<str>>,
+    /// Milliseconds between signs of life: how often we give one, how often we get one. 0 is never.
+    heart_beat: (u32, u32),
+    subscriptions: Subscriptions,
+    transactions: Transactions,
+    /// Temporary destinations and their queues' addresses.
+    temporaries: Vec<(Box<str>, Box<str>)>,
+    /// Where it sent to last.
+    target: Option<Box<Target>>,
+    /// Deliveries that nobody settles, for their names.
+    unsettled_names: u64,
+    /// A buffer for destinations.
+    scratch: String,
     /// Why the connection ended, for logs.
     fault: Option<Box<str>>,
+}
+
+/// What the connection waits for.
+enum State {
+    ExpectConnect,
+    /// The server is checking who it is; input is held.
+    ExpectVerdict(Box<Opening>),
+    Connected,
+    Closed,
 }
 
 impl StompFront {
     /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is
     /// what peers without credentials may do; `None` asks the server about everybody.
     pub fn new(settings: Arc<StompSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
-        StompFront { settings, nonce, anonymous, fault: None }
+        StompFront {
+            machine: ServerSide::new(settings.limits.clone()),
+            settings,
+            state: State::ExpectConnect,
+            nonce,
+            named: 0,
+            anonymous,
+            tenant: "".into(),
+            login: None,
+            client: None,
+            heart_beat: (0, 0),
+            subscriptions: Subscriptions::default(),
+            transactions: Transactions::default(),
+            temporaries: Vec::new(),
+            target: None,
+            unsettled_names: 0,
+            scratch: String::new(),
+            fault: None,
+        }
     }
 
     /// What the peer did wrong, if that is why it ended.
@@ -37,12 +112,12 @@ impl StompFront {
 
     /// Whether CONNECT has been answered with CONNECTED.
     pub fn is_connected(&self) -> bool {
-        false
+        matches!(self.state, State::Connected)
     }
 
     /// Whether input must wait for a verdict.
     pub(crate) fn holds_input(&self) -> bool {
-        false
+        matches!(self.state, State::ExpectVerdict(_))
     }
 
     pub(crate) fn of(links: &mut Links, id: LinkId) -> Option<&mut StompFront> {
@@ -52,26 +127,109 @@ impl StompFront {
         }
     }
 
+    /// Lets the link's front write, if it is one of ours.
+    #[inline]
+    fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut StompFront, &mut Vec<u8>) -> R) -> Option<R> {
+        links.write(id, |front, out| match front {
+            Front::Stomp(front) => Some(write(front, out)),
+            _ => None,
+        })?
+    }
+
+    /// A name that no queue has.
+    fn new_name(&mut self, what: &str) -> String {
+        self.named += 1;
+        format!("{OWN_QUEUES}{what}-{:016x}{:x}", self.nonce, self.named)
+    }
+
     /// Handles the next frame.
-    pub(crate) fn step(links: &mut Links, id: LinkId, _bytes: &[u8], _now: Time, _kernel: &mut Kernel) -> Step {
+    #[inline]
+    pub(crate) fn step(links: &mut Links, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Step {
         let Some(front) = StompFront::of(links, id) else { return Step::Hold };
-        let _ = (&front.settings, front.nonce, &front.anonymous);
-        Step::Hold
+        if let State::ExpectVerdict(_) | State::Closed = front.state {
+            return Step::Hold;
+        }
+        let input = front.machine.handle_input(bytes);
+        links.mark(Mark::WireDecode);
+        match input {
+            Ok(Some((consumed, Event::Send(send)))) => match StompFront::on_send(links, id, &send, now, kernel) {
+                Handled::Done => Step::Consumed(consumed),
+                Handled::Later => Step::Hold,
+            },
+            Ok(Some((consumed, Event::Commit(frame)))) => match StompFront::on_commit(links, id, &frame, now, kernel) {
+                Handled::Done => Step::Consumed(consumed),
+                Handled::Later => Step::Hold,
+            },
+            Ok(Some((consumed, event))) => {
+                StompFront::on_event(links, id, event, now, kernel);
+                Step::Consumed(consumed)
+            }
+            Ok(None) => Step::NeedMore,
+            Err(fault) => {
+                StompFront::fail(links, id, fault, now, kernel);
+                Step::Hold
+            }
+        }
     }
 
-    pub(crate) fn on_login(_links: &mut Links, _id: LinkId, _answer: LoginAnswer, _now: Time, _kernel: &mut Kernel) {}
-
-    pub(crate) fn silence_max(&self) -> Option<Span> {
-        None
+    fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
+        let (receipt, done) = match event {
+            Event::Connect(connect) => return StompFront::on_connect(links, id, &connect, now, kernel),
+            Event::Disconnect(frame) => return StompFront::on_disconnect(links, id, &frame, now, kernel),
+            // `step` takes these before they come here.
+            Event::Send(_) | Event::Commit(_) | Event::HeartBeat => return,
+            Event::Subscribe(frame) => {
+                let done = StompFront::on_subscribe(links, id, &frame, now, kernel);
+                (frame.receipt, done)
+            }
+            Event::Unsubscribe(frame) => {
+                let done = StompFront::on_unsubscribe(links, id, &frame, now, kernel);
+                (frame.receipt, done)
+            }
+            Event::Ack(frame) => {
+                let done = StompFront::on_ack(links, id, &frame, now, kernel);
+                (frame.receipt, done)
+            }
+            Event::Nack(frame) => {
+                let done = StompFront::on_nack(links, id, &frame, now, kernel);
+                (frame.receipt, done)
+            }
+            Event::Begin(frame) => {
+                let done = StompFront::on_begin(links, id, &frame, kernel);
+                (frame.receipt, done)
+            }
+            Event::Abort(frame) => {
+                let done = StompFront::on_abort(links, id, &frame, now, kernel);
+                (frame.receipt, done)
+            }
+        };
+        StompFront::answer(links, id, receipt.as_deref(), done, now, kernel);
     }
 
-    pub(crate) fn on_silence(&mut self, _out: &mut Vec<u8>) {}
-
-    pub(crate) fn idle_write(&self) -> Option<Span> {
-        None
+    /// Writes the receipt of a frame that has been dealt with, or the error it ended in.
+    fn answer(
+        links: &mut Links,
+        id: LinkId,
+        receipt: Option<&str>,
+        done: Result<(), Trouble>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        match (done, receipt) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(receipt)) => {
+                StompFront::write(links, id, |front, out| front.machine.receipt(receipt, out));
+            }
+            (Err(trouble), receipt) => StompFront::give_up(links, id, &trouble, receipt, now, kernel),
+        }
     }
 
-    pub(crate) fn on_idle(_links: &mut Links, _id: LinkId) {}
-
-    pub(crate) fn disconnect(&mut self, _why: CloseReason, _out: &mut Vec<u8>) {}
+    /// The peer broke the protocol: tell it, and end the link.
+    fn fail(links: &mut Links, id: LinkId, fault: PeerFault, now: Time, kernel: &mut Kernel) {
+        StompFront::write(links, id, |front, out| {
+            front.machine.fault(&fault, out);
+            front.fault = Some(fault.to_string().into());
+        });
+        StompFront::end(links, id, now, kernel);
+    }
 }

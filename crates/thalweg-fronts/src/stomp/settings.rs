@@ -1,7 +1,9 @@
 //! What the operator decides about STOMP.
 
+use crate::address::{ACTIVEMQ, AMQP, SLASH, Syntax};
 use thalweg_kernel::Safety;
 use thalweg_model::Span;
+use thalweg_stomp::ServerLimits;
 
 /// How the words of a `/topic/` destination are parted, and what its wildcards are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +17,29 @@ pub enum Dialect {
     Slash,
 }
 
+impl Dialect {
+    pub(super) fn syntax(self) -> Syntax {
+        match self {
+            Dialect::RabbitMq => AMQP,
+            Dialect::ActiveMq => ACTIVEMQ,
+            Dialect::Slash => SLASH,
+        }
+    }
+
+    pub(super) fn of_wire(self) -> thalweg_stomp::Dialect {
+        match self {
+            Dialect::RabbitMq => thalweg_stomp::Dialect::Rabbitmq,
+            Dialect::ActiveMq => thalweg_stomp::Dialect::Activemq,
+            Dialect::Slash => thalweg_stomp::Dialect::Slash,
+        }
+    }
+}
+
 /// What the operator decides about STOMP.
 #[derive(Clone, Debug)]
 pub struct StompSettings {
+    /// The codec's limits.
+    pub limits: ServerLimits,
     /// How topics are written.
     pub dialect: Dialect,
     /// Tenants that exist beside the default one; a peer names one by `host`.
@@ -37,6 +59,9 @@ pub struct StompSettings {
     pub prefetch: u32,
     /// Whether NACK without a word about it puts the message back into its queue, or rejects it.
     pub nack_requeues: bool,
+    /// Whether SUBSCRIBE with a selector is refused. Selectors are read and checked, and not evaluated yet: a subscriber
+    /// gets what its selector would have kept away.
+    pub selectors_refused: bool,
     /// Subscriptions of one connection.
     pub subscriptions_max: usize,
     /// Open transactions of one connection.
@@ -52,6 +77,7 @@ pub struct StompSettings {
 impl Default for StompSettings {
     fn default() -> Self {
         StompSettings {
+            limits: ServerLimits::default(),
             dialect: Dialect::RabbitMq,
             tenants: Box::default(),
             tenant: "".into(),
@@ -61,6 +87,7 @@ impl Default for StompSettings {
             server: concat!("Thalweg/", env!("CARGO_PKG_VERSION")).into(),
             prefetch: 0,
             nack_requeues: true,
+            selectors_refused: false,
             subscriptions_max: 1024,
             transactions_max: 64,
             destination_bytes_max: 4096,

@@ -1,0 +1,160 @@
+//! CONNECT: from the first frame to an open session.
+
+use super::{State, StompFront, StompSettings, Trouble};
+use crate::link::Links;
+use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Grants, Kernel, LinkId, OpenRefusal, OpenSession};
+use thalweg_model::{Span, Time};
+use thalweg_stomp::{ConnectFrame, ConnectedOut, Version, heart_beats};
+
+/// What clients offer that were told nothing: it counts as nothing where nothing is asked for.
+const DEFAULT_CREDENTIALS: &str = "guest";
+
+/// What RabbitMQ says in short to whoever may not come in.
+const BAD_CONNECT: &str = "Bad CONNECT";
+
+/// What is remembered of a CONNECT while its sender is being checked.
+pub(super) struct Opening {
+    /// The session's name.
+    session: Box<str>,
+    heart_beat: (u32, u32),
+}
+
+impl StompSettings {
+    /// The tenant that `host` names. 1.2 recommends to put the name of the server there (1.2#CONNECT_or_STOMP_Frame), so
+    /// what looks like one names no tenant.
+    fn tenant_of(&self, host: &str) -> Option<&str> {
+        if host.is_empty() || host == "/" {
+            return Some(&self.tenant);
+        }
+        if let Some(tenant) = self.tenants.iter().find(|tenant| ***tenant == *host) {
+            return Some(tenant);
+        }
+        let is_server = host.contains(['.', ':']) || host == "localhost" || self.hosts.iter().any(|own| **own == *host);
+        is_server.then_some(&*self.tenant)
+    }
+
+    fn heart_beat(&self) -> (u32, u32) {
+        let millis = |span: Span| u32::try_from(span.nanos() / 1_000_000).unwrap_or(u32::MAX);
+        (millis(self.heart_beat_give), millis(self.heart_beat_want))
+    }
+
+    /// What holds for the connection even if the settings change meanwhile.
+    fn grants(&self) -> Grants {
+        Grants { publish_rate: self.publish_rate, safety: self.safety, ..Grants::default() }
+    }
+}
+
+impl StompFront {
+    pub(super) fn on_connect(
+        links: &mut Links,
+        id: LinkId,
+        connect: &ConnectFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = StompFront::of(links, id) else { return };
+        let host = connect.host.as_deref().unwrap_or_default();
+        let Some(tenant) = front.settings.tenant_of(host) else {
+            let body =
+                format!("Virtual host '{host}' access denied: there is none of this name; / is the default one\n");
+            return StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
+        };
+        front.tenant = tenant.into();
+        front.login = connect.login.as_deref().map(Into::into);
+        front.client = connect.headers.get("client-id").map(Into::into);
+        let opening = Opening { session: kernel.unused_client_id(front.nonce), heart_beat: connect.heart_beat };
+        let credentials = (connect.login.as_deref(), connect.passcode.as_deref());
+        let are_none = matches!(credentials, (None, None) | (Some(DEFAULT_CREDENTIALS), Some(DEFAULT_CREDENTIALS)));
+        if are_none && let Some(access) = front.anonymous.clone() {
+            return StompFront::open(links, id, &opening, None, access, now, kernel);
+        }
+        let client = opening.session.clone();
+        front.state = State::ExpectVerdict(Box::new(opening));
+        let (user, password) = credentials;
+        let password = password.map(|password| password.as_bytes().into());
+        links.ask_login(id, LoginAsk::Password { client, user: user.map(Into::into), password });
+    }
+
+    pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
+        let Some(front) = StompFront::of(links, id) else { return };
+        let opening = match std::mem::replace(&mut front.state, State::Closed) {
+            State::ExpectVerdict(opening) => opening,
+            other => {
+                front.state = other;
+                return;
+            }
+        };
+        let why = match answer {
+            LoginAnswer::Allowed { user, access, .. } => {
+                return StompFront::open(links, id, &opening, user, access, now, kernel);
+            }
+            // Nothing was begun that could go on.
+            LoginAnswer::Continue { .. } => "the server wants more than a user name and a password",
+            LoginAnswer::Refused(LoginRefusal::BadUserOrPassword) => "user name or password are wrong",
+            LoginAnswer::Refused(LoginRefusal::NotAuthorized) => "this user may not come in here",
+            LoginAnswer::Refused(LoginRefusal::BadMethod) => "passwords are not asked for here",
+            LoginAnswer::Refused(LoginRefusal::Busy) => "too many want to come in; try again later",
+        };
+        let user = front.login.as_deref().unwrap_or_default();
+        let body = format!("Access refused for user '{user}': {why}\n");
+        StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
+    }
+
+    /// Opens the session of a peer that may come in, and says so.
+    fn open(
+        links: &mut Links,
+        id: LinkId,
+        opening: &Opening,
+        user: Option<Box<str>>,
+        access: Access,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(front) = StompFront::of(links, id) else { return };
+        let open = OpenSession {
+            client: &opening.session,
+            link: id,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            access,
+            user: user.map(Into::into),
+            dialect: match front.machine.version() {
+                Version::V10 => "STOMP 1.0",
+                Version::V11 => "STOMP 1.1",
+                Version::V12 => "STOMP 1.2",
+            },
+            grants: front.settings.grants(),
+        };
+        let opened = match kernel.open_session(open, now, links) {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                let body = match refusal {
+                    OpenRefusal::TooManySessions => "there are as many sessions as there may be; raise the limit\n",
+                    OpenRefusal::Overloaded => "the broker is short of memory; try again later\n",
+                };
+                return StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
+            }
+        };
+        if let Some(link) = links.get_mut(id) {
+            link.session = Some(opened.session);
+        }
+        StompFront::write(links, id, |front, out| {
+            let settings = front.settings.clone();
+            let ours = settings.heart_beat();
+            front.heart_beat = heart_beats(ours, opening.heart_beat);
+            front.state = State::Connected;
+            let connected = ConnectedOut {
+                session: Some(&opening.session),
+                server: Some(&settings.server),
+                heart_beat: ours,
+                user: front.login.as_deref(),
+            };
+            front.machine.connected(&connected, out);
+        });
+        kernel.start(opened.session, now, links);
+    }
+}

@@ -1,0 +1,143 @@
+//! How a connection ends: DISCONNECT, ERROR, silence.
+
+use super::{State, StompFront};
+use crate::link::Links;
+use std::borrow::Cow;
+use thalweg_kernel::{CloseReason, Closing, Kernel, LinkId, Refusal};
+use thalweg_model::{Span, Time};
+use thalweg_stomp::DisconnectFrame;
+
+/// Why a frame cannot be dealt with. In STOMP that ends the connection. [1.2#ERROR]
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// In short; where RabbitMQ has a word for it, that word, because clients look for it.
+    message: &'static str,
+    /// At length, with what to do.
+    body: String,
+}
+
+impl Trouble {
+    pub(super) fn new(message: &'static str, body: impl Into<String>) -> Self {
+        Trouble { message, body: body.into() }
+    }
+
+    /// `what` was refused.
+    pub(super) fn refused(refusal: Refusal, what: &str) -> Self {
+        let (message, why): (_, Cow<'_, str>) = match refusal {
+            Refusal::NoQueue => {
+                ("not_found", "there is no such queue; declare it, or use /queue/ in place of /amq/queue/".into())
+            }
+            Refusal::NoExchange => ("not_found", "there is no such exchange; declare it first".into()),
+            Refusal::Denied => ("access_refused", "the access rules do not allow it; ask the operator".into()),
+            Refusal::Locked => ("resource_locked", "it belongs to another connection alone".into()),
+            Refusal::InUse => ("access_refused", "it has a consumer that wants to be the only one".into()),
+            Refusal::NotEmpty => ("precondition_failed", "it is not empty".into()),
+            Refusal::Differs(argument) => (
+                "precondition_failed",
+                format!("it exists with another {argument}; leave the header out, or say what it was declared with")
+                    .into(),
+            ),
+            Refusal::Reserved => {
+                ("access_refused", "the name is reserved; choose one that does not begin with amq.".into())
+            }
+            Refusal::TooMany => ("resource_error", "there are as many as there may be; raise the limit".into()),
+            Refusal::Invalid(what) => ("precondition_failed", what.into()),
+            Refusal::Full => ("resource_error", "the journal is full; make room on the disk".into()),
+        };
+        Trouble::new(message, format!("{what}: {why}\n"))
+    }
+}
+
+/// How many intervals a peer may be silent. The specification asks for some tolerance; peers stand still for garbage
+/// collection and behind slow networks.
+const INTERVALS_MISSED: u64 = 3;
+
+impl StompFront {
+    pub(super) fn on_disconnect(
+        links: &mut Links,
+        id: LinkId,
+        frame: &DisconnectFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        if let Some(receipt) = &frame.receipt {
+            StompFront::write(links, id, |front, out| front.machine.receipt(receipt, out));
+        }
+        StompFront::end(links, id, now, kernel);
+    }
+
+    /// Says what is the matter, and ends the link.
+    #[cold]
+    pub(super) fn give_up(
+        links: &mut Links,
+        id: LinkId,
+        trouble: &Trouble,
+        receipt: Option<&str>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        StompFront::write(links, id, |front, out| {
+            front.machine.error(trouble.message, receipt, &trouble.body, out);
+            front.fault = Some(format!("{}: {}", trouble.message, trouble.body.trim_end()).into());
+        });
+        StompFront::end(links, id, now, kernel);
+    }
+
+    /// Ends the link from our side; what is in the output is still sent.
+    pub(super) fn end(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let Some(link) = links.get_mut(id) else { return };
+        link.closing = true;
+        let session = link.session.take();
+        if let Some(front) = StompFront::of(links, id) {
+            front.state = State::Closed;
+        }
+        links.mark_dirty(id);
+        if let Some(session) = session {
+            kernel.close_link(session, id, Closing::Clean, None, now, links);
+        }
+    }
+
+    /// The longest the peer may be silent. [1.2#Heart-beating]
+    pub(crate) fn silence_max(&self) -> Option<Span> {
+        let (_, expect) = self.heart_beat;
+        (expect > 0).then(|| Span::from_millis(u64::from(expect) * INTERVALS_MISSED))
+    }
+
+    pub(crate) fn on_silence(&mut self, out: &mut Vec<u8>) {
+        let what = "no sign of life came for three of the intervals that heart-beat promised";
+        self.state = State::Closed;
+        self.machine.error("heart-beat timeout", None, what, out);
+        self.fault = Some(what.into());
+    }
+
+    /// How long the peer may be left without a byte: somewhat less than what was promised, because timers are late.
+    pub(crate) fn idle_write(&self) -> Option<Span> {
+        let (give, _) = self.heart_beat;
+        (give > 0).then(|| Span::from_millis(u64::from(give) * 4 / 5))
+    }
+
+    pub(crate) fn on_idle(links: &mut Links, id: LinkId) {
+        StompFront::write(links, id, |front, out| front.machine.heart_beat(out));
+    }
+
+    pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
+        let (message, body) = match why {
+            CloseReason::TakenOver => ("taken over", "another connection has taken this session over"),
+            CloseReason::Kicked => ("connection_forced", "an operator has ended the connection"),
+            CloseReason::NotAuthorized => ("access_refused", "your credentials or rights have ended; log in again"),
+            CloseReason::ShuttingDown => ("connection_forced", "the broker is going down; try again later"),
+            CloseReason::QueueFull => ("resource_error", "what waits for this connection has filled its queue"),
+        };
+        self.state = State::Closed;
+        self.machine.error(message, None, body, out);
+    }
+
+    /// The queue of a subscription is gone. The peer would wait in vain, so it is told.
+    pub(crate) fn consumer_ended(&mut self, line: u16, out: &mut Vec<u8>) {
+        let Some(ended) = self.subscriptions.remove(line) else { return };
+        let body = format!("the queue of {} was deleted; nothing more will come from it\n", ended.destination);
+        self.state = State::Closed;
+        self.machine.error("Server cancelled subscription", None, &body, out);
+        self.fault = Some(body.trim_end().into());
+    }
+}

@@ -1,0 +1,121 @@
+//! Queues that a peer brings about by using them, and what its headers say about them.
+
+use super::{OWN_QUEUES, Trouble};
+use std::fmt::Write as _;
+use std::str::FromStr;
+use thalweg_kernel::{DeadLetter, QueueLimits, QueueOverflow, exchange_address};
+use thalweg_model::Span;
+use thalweg_stomp::Headers;
+
+/// What headers say about a queue.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    pub(super) durable: Option<bool>,
+    pub(super) auto_delete: Option<bool>,
+    pub(super) exclusive: Option<bool>,
+    pub(super) limits: QueueLimits,
+    /// Whether anything is said.
+    pub(super) are_any: bool,
+    /// The queue shall be called so.
+    pub(super) name: Option<Box<str>>,
+}
+
+impl Wishes {
+    /// Reads the headers that RabbitMQ knows, by the names it gives them.
+    pub(super) fn read(headers: &Headers<'_>, tenant: &str) -> Result<Wishes, Trouble> {
+        let mut wishes = Wishes::default();
+        let (mut letters_exchange, mut letters_key) = (None, None);
+        for (name, value) in headers.iter_first() {
+            let limits = &mut wishes.limits;
+            match &*name {
+                "durable" => wishes.durable = Some(truth(&name, &value)?),
+                "auto-delete" => wishes.auto_delete = Some(truth(&name, &value)?),
+                "exclusive" => wishes.exclusive = Some(truth(&name, &value)?),
+                "x-message-ttl" => limits.message_ttl = Some(Span::from_millis(number(&name, &value)?)),
+                "x-expires" => limits.idle_expiry = Some(Span::from_millis(number(&name, &value)?)),
+                "x-max-length" => limits.messages_max = Some(number(&name, &value)?),
+                "x-max-length-bytes" => limits.bytes_max = Some(number(&name, &value)?),
+                "x-max-priority" => limits.priority_max = number(&name, &value)?,
+                "x-delivery-limit" => limits.deliveries_max = Some(number(&name, &value)?),
+                "x-single-active-consumer" => limits.single_active = truth(&name, &value)?,
+                "x-overflow" => {
+                    limits.overflow = match &*value {
+                        "drop-head" => QueueOverflow::DropHead,
+                        "reject-publish" => QueueOverflow::RejectPublish,
+                        "reject-publish-dlx" => QueueOverflow::RejectPublishDeadLetter,
+                        _ => return Err(wrong(&name, &value, "drop-head, reject-publish or reject-publish-dlx")),
+                    }
+                }
+                "x-queue-type" => match &*value {
+                    "classic" => {}
+                    "quorum" => limits.label = "quorum".into(),
+                    _ => return Err(wrong(&name, &value, "classic or quorum")),
+                },
+                "x-dead-letter-exchange" => letters_exchange = Some(value),
+                "x-dead-letter-routing-key" => letters_key = Some(value),
+                "x-queue-name" => wishes.name = Some(value.into()),
+                _ => continue,
+            }
+            wishes.are_any = true;
+        }
+        if let Some(exchange) = letters_exchange {
+            let exchange = if exchange.is_empty() { "".into() } else { exchange_address(tenant, &exchange).into() };
+            wishes.limits.dead_letter = Some(DeadLetter { exchange, key: letters_key.map(Into::into) });
+        }
+        Ok(wishes)
+    }
+}
+
+fn truth(name: &str, value: &str) -> Result<bool, Trouble> {
+    value.parse().map_err(|_| wrong(name, value, "true or false"))
+}
+
+fn number<N: FromStr>(name: &str, value: &str) -> Result<N, Trouble> {
+    value.trim().parse().map_err(|_| wrong(name, value, "a whole number that is not too large"))
+}
+
+fn wrong(name: &str, value: &str, should: &str) -> Trouble {
+    Trouble::new("precondition_failed", format!("header '{name}' is '{value}', but should be {should}\n"))
+}
+
+/// The longest name that every protocol can say.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The name of the queue behind a durable subscription: whoever says the same gets the same queue, on any connection.
+pub(super) fn durable_name(parts: &[&str]) -> String {
+    let mut name = format!("{OWN_QUEUES}durable");
+    for part in parts {
+        name.push(':');
+        name.push_str(part);
+    }
+    if name.len() > NAME_BYTES_MAX {
+        let hash = fnv(name.as_bytes());
+        let mut end = NAME_BYTES_MAX - 33;
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        name.truncate(end);
+        let _ = write!(name, ":{hash:032x}");
+    }
+    name
+}
+
+/// FNV-1a, 128 bits: tells long names apart.
+fn fnv(bytes: &[u8]) -> u128 {
+    let step =
+        |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_durable_subscriptions_fit_and_differ() {
+        assert_eq!(durable_name(&["7", "/topic/a.b"]), "stomp-durable:7:/topic/a.b");
+        let (one, two) = ("é".repeat(300), "é".repeat(301));
+        let (one, two) = (durable_name(&["7", &one]), durable_name(&["7", &two]));
+        assert!(one.len() <= NAME_BYTES_MAX && two.len() <= NAME_BYTES_MAX && one != two, "{one}");
+    }
+}

@@ -1,0 +1,297 @@
+//! SEND.
+
+use super::destination::{reply_address, topic_address};
+use super::headers::Said;
+use super::queues::Wishes;
+use super::{StompFront, Trouble};
+use crate::link::Links;
+use crate::probe::Mark;
+use thalweg_kernel::{Draft, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address, queue_address};
+use thalweg_model::{Reliability, Span, Time};
+use thalweg_stomp::{Destination, SendFrame};
+
+/// Whether a frame is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handled {
+    /// It is.
+    Done,
+    /// It must be handed in again later.
+    Later,
+}
+
+/// How long a publisher waits while the journal is full. STOMP can refuse only by ending the connection.
+const FULL_PAUSE: Span = Span::from_millis(200);
+
+/// Where a destination leads, worked out.
+pub(super) struct Target {
+    /// As the peer writes it.
+    destination: String,
+    /// What we call it.
+    address: String,
+    kind: Kind,
+}
+
+/// What is to be done if nobody takes a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Nothing.
+    Topic,
+    /// The queue must be made; or it is another's, and nothing.
+    Queue { is_made_here: bool },
+    /// The exchange may be gone.
+    Exchange,
+}
+
+impl StompFront {
+    #[inline]
+    pub(super) fn on_send(
+        links: &mut Links,
+        id: LinkId,
+        send: &SendFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Handled {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Handled::Done };
+        let done = StompFront::publish(links, id, session, send, now, kernel);
+        if let Ok(Handled::Later) = done {
+            if let Some(link) = links.get_mut(id) {
+                link.pause_until = Some(now + FULL_PAUSE);
+            }
+            return Handled::Later;
+        }
+        StompFront::answer(links, id, send.receipt.as_deref(), done.map(drop), now, kernel);
+        links.mark(Mark::FrontAck);
+        Handled::Done
+    }
+
+    #[inline]
+    fn publish(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        send: &SendFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<Handled, Trouble> {
+        let mut said = Said::read(&send.headers, now)?;
+        if let Some(reply_to) = said.reply_to.take() {
+            let address = StompFront::reply_to(links, id, session, &reply_to, now, kernel)?;
+            said.properties.reply_to = Some(address.into());
+        }
+        let Some(front) = StompFront::of(links, id) else { return Ok(Handled::Done) };
+        front.check_user(&said)?;
+        let target = match front.target.take() {
+            Some(target) if target.destination == *send.destination => target,
+            other => StompFront::find_target(links, id, session, send, other, now, kernel)?,
+        };
+        let published = StompFront::publish_to(links, id, session, send, &said, &target, now, kernel);
+        if let Some(front) = StompFront::of(links, id) {
+            front.target = Some(target);
+        }
+        published
+    }
+
+    #[allow(clippy::too_many_arguments)] // The end of a chain that gathers exactly these.
+    fn publish_to(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        send: &SendFrame<'_>,
+        said: &Said<'_>,
+        target: &Target,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<Handled, Trouble> {
+        let is_waited_for = said.is_persistent || send.receipt.is_some() || send.transaction.is_some();
+        let draft = || Draft {
+            address: &target.address,
+            payload: send.body,
+            reliability: if is_waited_for { Reliability::AtLeastOnce } else { Reliability::AtMostOnce },
+            retain: said.retain,
+            expires_in: said.expires_in,
+            priority: said.priority,
+            properties: (!said.properties.is_empty()).then_some(&said.properties),
+            ticket: 0,
+            native: None,
+        };
+        if let Some(name) = &send.transaction {
+            let number = StompFront::of(links, id).map(|front| front.transactions.number(name)).transpose()?;
+            let is_taken = number.is_none_or(|number| kernel.publish_in(session, number, &draft(), now));
+            return match is_taken {
+                true => Ok(Handled::Done),
+                false => {
+                    let body = format!("transaction '{name}' is as large as it may be; COMMIT it earlier\n");
+                    Err(Trouble::new("transaction too large", body))
+                }
+            };
+        }
+        links.mark(Mark::FrontIn);
+        let mut published = kernel.publish(session, draft(), now, links);
+        links.mark(Mark::KernelPublish);
+        if published.outcome == Outcome::NoMatch {
+            match target.kind {
+                Kind::Topic | Kind::Queue { is_made_here: false } => {}
+                Kind::Queue { is_made_here: true } => {
+                    // Somebody has deleted it.
+                    StompFront::make_queue(links, id, session, send, &target.address, now, kernel)?;
+                    published = kernel.publish(session, draft(), now, links);
+                }
+                Kind::Exchange => check_exchange(kernel, session, &target.address, &send.destination)?,
+            }
+        }
+        if let Some(until) = published.pause_until
+            && let Some(link) = links.get_mut(id)
+        {
+            link.pause_until = Some(until);
+        }
+        match published.outcome {
+            Outcome::Full => Ok(Handled::Later),
+            outcome => outcome_of(outcome, &send.destination, is_waited_for).map(|()| Handled::Done),
+        }
+    }
+
+    /// Nobody may speak in another's name.
+    fn check_user(&self, said: &Said<'_>) -> Result<(), Trouble> {
+        let user = said.properties.details.as_ref().and_then(|details| details.user_id.as_deref());
+        match user {
+            Some(user) if self.login.as_deref() != Some(user) => {
+                let login = self.login.as_deref().unwrap_or_default();
+                let body = format!("user_id property set to '{user}' but authenticated user was '{login}'\n");
+                Err(Trouble::new("precondition_failed", body))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reply_to(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        reply_to: &str,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<String, Trouble> {
+        let Some(front) = StompFront::of(links, id) else { return Ok(String::new()) };
+        let dialect = front.settings.dialect;
+        if let Ok(Destination::TempQueue(_)) = Destination::parse(reply_to, dialect.of_wire()) {
+            return StompFront::answers_to(links, id, session, reply_to, now, kernel);
+        }
+        let in_exchange = |exchange: &str, key: &str, out: &mut String| {
+            // An exchange that is not there yet may be when the answer comes; one that can never be gives no address.
+            let _ = kernel.address_in(exchange, key, out);
+        };
+        Ok(reply_address(reply_to, dialect, &front.tenant, in_exchange))
+    }
+
+    /// Works out where the destination leads, into `spare` if there is one.
+    #[allow(clippy::too_many_arguments)] // A step of `publish`.
+    fn find_target(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        send: &SendFrame<'_>,
+        spare: Option<Box<Target>>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<Box<Target>, Trouble> {
+        let new = || Box::new(Target { destination: String::new(), address: String::new(), kind: Kind::Topic });
+        let mut target = spare.unwrap_or_else(new);
+        let Target { destination, address, kind } = &mut *target;
+        destination.clear();
+        address.clear();
+        destination.push_str(&send.destination);
+        let Some(front) = StompFront::of(links, id) else { return Ok(target) };
+        front.check_destination(&send.destination)?;
+        *kind = match front.parse(&send.destination)? {
+            Destination::Topic(topic) => {
+                topic_address(topic, front.settings.dialect, &front.tenant, address);
+                Kind::Topic
+            }
+            Destination::Queue(name) => {
+                *address = queue_address(&front.tenant, &name);
+                StompFront::make_queue(links, id, session, send, address, now, kernel)?;
+                Kind::Queue { is_made_here: true }
+            }
+            Destination::AmqQueue(name) => {
+                *address = queue_address(&front.tenant, &name);
+                Kind::Queue { is_made_here: false }
+            }
+            Destination::ReplyQueue(name) => {
+                *address = queue_address(&front.tenant, name);
+                Kind::Queue { is_made_here: false }
+            }
+            Destination::TempQueue(_) => {
+                (*address, _) = StompFront::temporary(links, id, session, &send.destination, now, kernel)?;
+                Kind::Queue { is_made_here: false }
+            }
+            Destination::Exchange { name, key } => {
+                let exchange = exchange_address(&front.tenant, &name);
+                kernel
+                    .address_in(&exchange, key.as_deref().unwrap_or_default(), address)
+                    .map_err(|refusal| Trouble::refused(refusal, &format!("SEND to {}", send.destination)))?;
+                Kind::Exchange
+            }
+        };
+        Ok(target)
+    }
+
+    /// Makes the queue of `/queue/…` unless there is one; whoever made it decides what it is like.
+    fn make_queue(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        send: &SendFrame<'_>,
+        address: &str,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        if !matches!(kernel.inspect_queue(session, address), Err(Refusal::NoQueue)) {
+            return Ok(());
+        }
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let wishes = Wishes::read(&send.headers, &front.tenant)?;
+        let spec = QueueSpec {
+            address,
+            durable: wishes.durable.unwrap_or(true),
+            exclusive: wishes.exclusive.unwrap_or(false),
+            auto_delete: wishes.auto_delete.unwrap_or(false),
+            limits: wishes.limits,
+        };
+        match kernel.declare_queue(session, &spec, now, links) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(Trouble::refused(refusal, &format!("the queue of {}", send.destination))),
+        }
+    }
+}
+
+/// Whether the exchange of an address is still there.
+fn check_exchange(kernel: &Kernel, session: SessionId, address: &str, destination: &str) -> Result<(), Trouble> {
+    let mut slashes = address.match_indices('/');
+    let end = slashes.nth(1).map_or(address.len(), |(at, _)| at);
+    // What `amq.topic` publishes to names no exchange, and that one is always there.
+    let Some(exchange) = address.get(..end).filter(|exchange| exchange.starts_with("$x")) else { return Ok(()) };
+    match kernel.inspect_exchange(session, exchange) {
+        Err(refusal @ Refusal::NoExchange) => Err(Trouble::refused(refusal, &format!("SEND to {destination}"))),
+        _ => Ok(()),
+    }
+}
+
+/// What a publisher is told; nothing of what went well or nobody wanted.
+pub(super) fn outcome_of(outcome: Outcome, destination: &str, is_waited_for: bool) -> Result<(), Trouble> {
+    match outcome {
+        Outcome::Accepted | Outcome::NoMatch => Ok(()),
+        Outcome::Denied => {
+            Err(Trouble::new("access_refused", format!("ACCESS_REFUSED - write access to {destination} refused\n")))
+        }
+        Outcome::BadAddress => {
+            let body = format!("'{destination}' is longer or deeper than an address may be, or holds what none may\n");
+            Err(Trouble::new("Invalid destination", body))
+        }
+        Outcome::Full | Outcome::Refused if is_waited_for => {
+            let body = format!("{destination} is full and takes nothing; try again later\n");
+            Err(Trouble::new("resource_error", body))
+        }
+        // The same as being dropped, and counted so.
+        Outcome::Full | Outcome::Refused => Ok(()),
+    }
+}

@@ -1,0 +1,114 @@
+//! ACK and NACK.
+
+use super::{StompFront, Trouble};
+use crate::link::Links;
+use crate::probe::Mark;
+use thalweg_kernel::{Kernel, LinkId, Settled, Verdict};
+use thalweg_model::Time;
+use thalweg_stomp::{AckFrame, AckMode, AckTarget};
+
+/// Which delivery is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    /// One that is to be settled.
+    Settled { line: u16, tag: u64 },
+    /// One that is not.
+    Unsettled,
+}
+
+impl Name {
+    /// Reads what [`write_name`](super::deliver::write_name) has written.
+    fn parse(text: &str) -> Option<Name> {
+        let (line, tag) = text.split_once('-')?;
+        let line = line.parse().ok()?;
+        match tag.strip_prefix('a') {
+            Some(number) => number.parse::<u64>().ok().map(|_| Name::Unsettled),
+            None => Some(Name::Settled { line, tag: tag.parse().ok().filter(|tag| *tag > 0)? }),
+        }
+    }
+}
+
+impl StompFront {
+    pub(super) fn on_ack(
+        links: &mut Links,
+        id: LinkId,
+        frame: &AckFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        StompFront::settle(links, id, frame, Verdict::Accept, now, kernel)
+    }
+
+    pub(super) fn on_nack(
+        links: &mut Links,
+        id: LinkId,
+        frame: &AckFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let requeues = match frame.headers.get("requeue").as_deref() {
+            Some("false") => false,
+            Some("true") => true,
+            _ => StompFront::of(links, id).is_none_or(|front| front.settings.nack_requeues),
+        };
+        let verdict = if requeues { Verdict::Requeue } else { Verdict::Reject };
+        StompFront::settle(links, id, frame, verdict, now, kernel)
+    }
+
+    fn settle(
+        links: &mut Links,
+        id: LinkId,
+        frame: &AckFrame<'_>,
+        verdict: Verdict,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let text = match &frame.target {
+            AckTarget::Id(name) | AckTarget::Message { message_id: name, .. } => name,
+        };
+        let unknown = || {
+            let body = format!("'{text}' names no message that was delivered on this connection\n");
+            Err(Trouble::new("Message not found", body))
+        };
+        let (line, tag) = match Name::parse(text) {
+            Some(Name::Settled { line, tag }) => (line, tag),
+            // Some clients acknowledge what needs no acknowledgement.
+            Some(Name::Unsettled) => return Ok(()),
+            None => return unknown(),
+        };
+        // A subscription that has ended: what was unsettled has gone back, and the word about it comes too late.
+        let Some(subscription) = front.subscriptions.get(line) else { return Ok(()) };
+        if tag > subscription.tag_last {
+            return unknown();
+        }
+        let multiple = subscription.ack == AckMode::Client;
+        let settled = match &frame.transaction {
+            Some(name) => {
+                let transaction = front.transactions.number(name)?;
+                kernel.settle_in(session, transaction, line, tag, multiple, verdict)
+            }
+            None => kernel.settle_line(session, line, tag, multiple, verdict, now, links),
+        };
+        links.mark(Mark::KernelSettle);
+        match settled {
+            // Settled before, or its queue is gone: nothing is left to be said.
+            Settled::Known | Settled::Unknown => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_are_read() {
+        assert_eq!(Name::parse("7-42"), Some(Name::Settled { line: 7, tag: 42 }));
+        assert_eq!(Name::parse("7-a42"), Some(Name::Unsettled));
+        for text in ["", "7", "7-", "7-0", "-1", "70000-1", "7-1-1", "7-a", "x-1", "7-99999999999999999999"] {
+            assert_eq!(Name::parse(text), None, "{text}");
+        }
+    }
+}

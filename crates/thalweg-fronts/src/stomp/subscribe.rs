@@ -1,0 +1,364 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use super::destination::{TOPIC_EXCHANGE, group_of, topic_key};
+use super::queues::{Wishes, durable_name};
+use super::subscription::{CONSUMER, Shows, Subscription};
+use super::{StompFront, Trouble};
+use crate::address::in_tenant;
+use crate::link::Links;
+use std::borrow::Cow;
+use thalweg_kernel::{
+    BindSpec, BindTo, ConsumeSpec, Kernel, LinkId, QueueSpec, Refusal, SessionId, exchange_address, queue_address,
+};
+use thalweg_model::Time;
+use thalweg_stomp::{AckMode, Destination, Headers, SubscribeFrame, UnsubscribeFrame, selector};
+
+/// What is consumed from, and how its messages are shown.
+struct Source {
+    /// A queue's address, or a group and its filter.
+    address: String,
+    shows: Shows,
+    durable: bool,
+}
+
+impl StompFront {
+    pub(super) fn on_subscribe(
+        links: &mut Links,
+        id: LinkId,
+        frame: &SubscribeFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        front.check_subscribe(frame)?;
+        let wishes = Wishes::read(&frame.headers, &front.tenant)?;
+        let source = StompFront::source(links, id, session, frame, wishes, now, kernel)?;
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let settles = frame.ack != AckMode::Auto;
+        let line = front.subscriptions.new_line();
+        let spec = ConsumeSpec {
+            source: &source.address,
+            line,
+            consumer: CONSUMER,
+            credit: if settles { credit(&frame.headers)?.unwrap_or(front.settings.prefetch) } else { 0 },
+            settles,
+            exclusive: is_true(&frame.headers, &["x-exclusive-consumer", "activemq.exclusive"]),
+            priority: number(&frame.headers, &["x-priority", "activemq.priority"])?.unwrap_or(0),
+            no_local: is_true(&frame.headers, &["no-local", "activemq.noLocal"]),
+        };
+        // Messages may come before `consume` returns.
+        front.subscriptions.add(Subscription {
+            line,
+            id: frame.id.as_deref().map(Into::into),
+            destination: (*frame.destination).into(),
+            shows: source.shows,
+            ack: frame.ack,
+            durable: source.durable.then(|| source.address.as_str().into()),
+            tag_last: 0,
+        });
+        kernel
+            .consume(session, &spec, now, links)
+            .map_err(|refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination)))
+    }
+
+    fn check_subscribe(&self, frame: &SubscribeFrame<'_>) -> Result<(), Trouble> {
+        if self.subscriptions.len() >= self.settings.subscriptions_max {
+            let body = "the connection has as many subscriptions as it may have; end some, or use more connections\n";
+            return Err(Trouble::new("too many subscriptions", body));
+        }
+        self.check_destination(&frame.destination)?;
+        let is_known = match &frame.id {
+            Some(id) => self.subscriptions.by_id(id).is_some(),
+            None => self.subscriptions.by_destination(&frame.destination).is_some(),
+        };
+        if is_known {
+            let name = frame.id.as_deref().unwrap_or(&frame.destination);
+            let body = format!("there is a subscription '{name}' on this connection already; choose another id\n");
+            return Err(Trouble::new("Duplicated subscription identifier", body));
+        }
+        if let Some(text) = frame.headers.get("selector").filter(|text| !text.trim().is_empty()) {
+            selector::check(&text).map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
+            if self.settings.selectors_refused {
+                let body = "selectors are not evaluated here; leave the header out and filter in the client\n";
+                return Err(Trouble::new("not_implemented", body));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_destination(&self, destination: &str) -> Result<(), Trouble> {
+        if destination.len() > self.settings.destination_bytes_max {
+            return Err(Trouble::new("Invalid destination", "the destination is longer than the server allows\n"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn parse<'a>(&self, destination: &'a str) -> Result<Destination<'a>, Trouble> {
+        Destination::parse(destination, self.settings.dialect.of_wire()).map_err(|error| {
+            // RabbitMQ says so in short.
+            Trouble::new("Unknown destination", format!("'{destination}' is not a valid destination: {error}\n"))
+        })
+    }
+
+    /// Finds or makes what is to be consumed from.
+    fn source(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        frame: &SubscribeFrame<'_>,
+        wishes: Wishes,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<Source, Trouble> {
+        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        let (tenant, dialect) = (front.tenant.clone(), front.settings.dialect);
+        let text = &*frame.destination;
+        if let Some((group, filter)) = group_of(text) {
+            let mut address = format!("$g/{group}/");
+            in_tenant(&tenant, filter, &mut address);
+            return Ok(Source { address, shows: Shows::Topic, durable: false });
+        }
+        match front.parse(text)? {
+            Destination::Topic(filter) => {
+                let (key, is_pattern) = topic_key(filter, dialect);
+                let shows = if is_pattern { Shows::Topic } else { Shows::AsSubscribed };
+                let exchange = exchange_address(&tenant, TOPIC_EXCHANGE);
+                StompFront::bound(links, id, session, frame, wishes, (&exchange, &key, shows), now, kernel)
+            }
+            Destination::Exchange { name, key } => {
+                let exchange = exchange_address(&tenant, &name);
+                let key = key.unwrap_or_default();
+                StompFront::bound(links, id, session, frame, wishes, (&exchange, &key, Shows::Exchange), now, kernel)
+            }
+            Destination::Queue(name) => {
+                let address = queue_address(&tenant, &name);
+                let is_there = !matches!(kernel.inspect_queue(session, &address), Err(Refusal::NoQueue));
+                if !is_there || wishes.are_any {
+                    let spec = QueueSpec {
+                        address: &address,
+                        durable: wishes.durable.unwrap_or(true),
+                        exclusive: wishes.exclusive.unwrap_or(false),
+                        auto_delete: wishes.auto_delete.unwrap_or(false),
+                        limits: wishes.limits,
+                    };
+                    declare(kernel, session, &spec, text, now, links)?;
+                }
+                let shows = Shows::Queue(address.as_str().into());
+                Ok(Source { address, shows, durable: false })
+            }
+            Destination::AmqQueue(name) => existing(queue_address(&tenant, &name)),
+            Destination::ReplyQueue(name) => existing(queue_address(&tenant, name)),
+            Destination::TempQueue(_) => {
+                let (address, _) = StompFront::temporary(links, id, session, text, now, kernel)?;
+                Ok(Source { address, shows: Shows::AsSubscribed, durable: false })
+            }
+        }
+    }
+
+    /// A queue of the subscription's own, or a durable one that it shares, bound to an exchange.
+    #[allow(clippy::too_many_arguments)] // One step of `source`, which has gathered them.
+    fn bound(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        frame: &SubscribeFrame<'_>,
+        wishes: Wishes,
+        (exchange, key, shows): (&str, &str, Shows),
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<Source, Trouble> {
+        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        let durable = front.durable_queue(frame, &wishes)?;
+        let is_durable = durable.is_some();
+        let is_shared = is_durable || wishes.name.is_some();
+        let name = durable.or(wishes.name.map(String::from)).unwrap_or_else(|| front.new_name("subscription"));
+        let address = queue_address(&front.tenant, &name);
+        let spec = QueueSpec {
+            address: &address,
+            durable: is_durable,
+            exclusive: wishes.exclusive.unwrap_or(!is_shared),
+            auto_delete: wishes.auto_delete.unwrap_or(!is_durable),
+            limits: wishes.limits,
+        };
+        declare(kernel, session, &spec, &frame.destination, now, links)?;
+        let bind = BindSpec { exchange, to: BindTo::Queue(&address), key, arguments: &[] };
+        kernel
+            .bind(session, &bind, links)
+            .map_err(|refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination)))?;
+        Ok(Source { address, shows, durable: is_durable })
+    }
+
+    /// The name of the queue of a durable subscription, if it is one: as RabbitMQ asks for it, or as ActiveMQ.
+    fn durable_queue(&self, frame: &SubscribeFrame<'_>, wishes: &Wishes) -> Result<Option<String>, Trouble> {
+        if let Some(name) = self.durable_of_client(&frame.headers) {
+            return Ok(Some(name));
+        }
+        if wishes.durable != Some(true) {
+            return Ok(None);
+        }
+        if let Some(name) = &wishes.name {
+            return Ok(Some(name.to_string()));
+        }
+        let Some(id) = &frame.id else {
+            let body = "durable:true needs an id, by which the subscription is found again\n";
+            return Err(Trouble::new("Missing Header", body));
+        };
+        Ok(Some(durable_name(&[id, &frame.destination])))
+    }
+
+    /// ActiveMQ: the client's name and that of the subscription.
+    fn durable_of_client(&self, headers: &Headers<'_>) -> Option<String> {
+        let client = self.client.as_deref()?;
+        let name = first(headers, &["activemq.subscriptionName", "durable-subscription-name"])?;
+        Some(durable_name(&[client, &name]))
+    }
+
+    /// The queue that a temporary destination stands for on this connection; made if it is not there, and then new.
+    pub(super) fn temporary(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        destination: &str,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(String, bool), Trouble> {
+        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        if let Some((_, address)) = front.temporaries.iter().find(|(known, _)| **known == *destination) {
+            return Ok((address.to_string(), false));
+        }
+        if front.temporaries.len() >= front.settings.subscriptions_max {
+            let body = "the connection has as many temporary queues as it may have; use them again\n";
+            return Err(Trouble::new("too many temporary queues", body));
+        }
+        let name = front.new_name("temp");
+        let address = queue_address(&front.tenant, &name);
+        let limits = Default::default();
+        // It stays when its consumer goes: answers may still come.
+        let spec = QueueSpec { address: &address, durable: false, exclusive: true, auto_delete: false, limits };
+        declare(kernel, session, &spec, destination, now, links)?;
+        if let Some(front) = StompFront::of(links, id) {
+            front.temporaries.push((destination.into(), address.as_str().into()));
+        }
+        Ok((address, true))
+    }
+
+    /// Where answers to `/temp-queue/…` go: its queue, which the peer consumes from now on if it did not yet, under the
+    /// destination as the subscription's id.
+    pub(super) fn answers_to(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        destination: &str,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<String, Trouble> {
+        let (address, is_new) = StompFront::temporary(links, id, session, destination, now, kernel)?;
+        if !is_new {
+            return Ok(address);
+        }
+        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        let line = front.subscriptions.new_line();
+        front.subscriptions.add(Subscription {
+            line,
+            id: Some(destination.into()),
+            destination: destination.into(),
+            shows: Shows::AsSubscribed,
+            ack: AckMode::Auto,
+            durable: None,
+            tag_last: 0,
+        });
+        let spec = ConsumeSpec {
+            source: &address,
+            line,
+            consumer: CONSUMER,
+            credit: 0,
+            settles: false,
+            exclusive: false,
+            priority: 0,
+            no_local: false,
+        };
+        match kernel.consume(session, &spec, now, links) {
+            Ok(()) => Ok(address),
+            Err(refusal) => Err(Trouble::refused(refusal, destination)),
+        }
+    }
+
+    pub(super) fn on_unsubscribe(
+        links: &mut Links,
+        id: LinkId,
+        frame: &UnsubscribeFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let found = match (&frame.id, &frame.destination) {
+            (Some(id), _) => front.subscriptions.by_id(id),
+            (None, Some(destination)) => front.subscriptions.by_destination(destination),
+            (None, None) => None,
+        };
+        let line = found.map(|found| found.line);
+        let of_client = front.durable_of_client(&frame.headers).map(|name| queue_address(&front.tenant, &name));
+        let ended = line.and_then(|line| front.subscriptions.remove(line));
+        if ended.is_none() && of_client.is_none() {
+            let name = frame.id.as_deref().or(frame.destination.as_deref()).unwrap_or_default();
+            let body =
+                format!("UNSUBSCRIBE must refer to an existing subscription. Subscription to {name} not found.\n");
+            return Err(Trouble::new("No subscription found", body));
+        }
+        if let Some(line) = line {
+            kernel.close_line(session, line, now, links);
+        }
+        let forgets = is_true(&frame.headers, &["durable"]);
+        let durable = ended.and_then(|ended| ended.durable).filter(|_| forgets);
+        let Some(queue) = of_client.or(durable.map(String::from)) else { return Ok(()) };
+        match kernel.delete_queue(session, &queue, false, false, now, links) {
+            Ok(_) | Err(Refusal::NoQueue) => Ok(()),
+            Err(refusal) => Err(Trouble::refused(refusal, "UNSUBSCRIBE from a durable subscription")),
+        }
+    }
+}
+
+fn existing(address: String) -> Result<Source, Trouble> {
+    let shows = Shows::Queue(address.as_str().into());
+    Ok(Source { address, shows, durable: false })
+}
+
+fn declare(
+    kernel: &mut Kernel,
+    session: SessionId,
+    spec: &QueueSpec<'_>,
+    destination: &str,
+    now: Time,
+    links: &mut Links,
+) -> Result<(), Trouble> {
+    match kernel.declare_queue(session, spec, now, links) {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err(Trouble::refused(refusal, &format!("the queue of {destination}"))),
+    }
+}
+
+/// How many deliveries may be unsettled, if SUBSCRIBE says.
+fn credit(headers: &Headers<'_>) -> Result<Option<u32>, Trouble> {
+    number(headers, &["prefetch-count", "activemq.prefetchSize"])
+}
+
+fn first<'b>(headers: &Headers<'b>, names: &[&str]) -> Option<Cow<'b, str>> {
+    names.iter().find_map(|name| headers.get(name))
+}
+
+fn is_true(headers: &Headers<'_>, names: &[&str]) -> bool {
+    first(headers, names).is_some_and(|value| value == "true")
+}
+
+fn number<N: std::str::FromStr>(headers: &Headers<'_>, names: &[&str]) -> Result<Option<N>, Trouble> {
+    let Some(value) = first(headers, names) else { return Ok(None) };
+    match value.trim().parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => {
+            let body = format!("header '{}' is '{value}', but should be a whole number\n", names.join("' or '"));
+            Err(Trouble::new("precondition_failed", body))
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! BEGIN, COMMIT and ABORT.
+
+use super::send::{Handled, outcome_of};
+use super::{StompFront, Trouble};
+use crate::link::Links;
+use thalweg_kernel::{Kernel, LinkId};
+use thalweg_model::Time;
+use thalweg_stomp::TransactionFrame;
+
+/// Open transactions: the peer's names and our numbers.
+#[derive(Default)]
+pub(super) struct Transactions {
+    open: Vec<(Box<str>, u32)>,
+    last: u32,
+}
+
+impl Transactions {
+    /// Our number of an open transaction.
+    pub(super) fn number(&self, name: &str) -> Result<u32, Trouble> {
+        let found = self.open.iter().find(|(known, _)| **known == *name);
+        found.map(|(_, number)| *number).ok_or_else(|| {
+            Trouble::new("Unknown transaction", format!("no transaction '{name}' has begun; send BEGIN first\n"))
+        })
+    }
+
+    fn begin(&mut self, name: &str) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        self.open.push((name.into(), self.last));
+        self.last
+    }
+
+    fn end(&mut self, name: &str) {
+        self.open.retain(|(known, _)| **known != *name);
+    }
+}
+
+impl StompFront {
+    pub(super) fn on_begin(
+        links: &mut Links,
+        id: LinkId,
+        frame: &TransactionFrame<'_>,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let name = &*frame.transaction;
+        if front.transactions.number(name).is_ok() {
+            let body = format!("transaction '{name}' has begun already; COMMIT or ABORT it first\n");
+            return Err(Trouble::new("Duplicate transaction", body));
+        }
+        if front.transactions.open.len() >= front.settings.transactions_max {
+            let body = "the connection has as many open transactions as it may have; COMMIT or ABORT some\n";
+            return Err(Trouble::new("too many transactions", body));
+        }
+        let number = front.transactions.begin(name);
+        kernel.begin(session, number);
+        Ok(())
+    }
+
+    pub(super) fn on_commit(
+        links: &mut Links,
+        id: LinkId,
+        frame: &TransactionFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Handled {
+        let done = StompFront::commit(links, id, frame, now, kernel);
+        StompFront::answer(links, id, frame.receipt.as_deref(), done, now, kernel);
+        Handled::Done
+    }
+
+    fn commit(
+        links: &mut Links,
+        id: LinkId,
+        frame: &TransactionFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let number = front.transactions.number(&frame.transaction)?;
+        front.transactions.end(&frame.transaction);
+        let Some(outcomes) = kernel.commit(session, number, now, links) else { return Ok(()) };
+        let what = format!("COMMIT of '{}': a destination", frame.transaction);
+        outcomes.into_iter().try_for_each(|outcome| outcome_of(outcome, &what, true))
+    }
+
+    pub(super) fn on_abort(
+        links: &mut Links,
+        id: LinkId,
+        frame: &TransactionFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let number = front.transactions.number(&frame.transaction)?;
+        front.transactions.end(&frame.transaction);
+        kernel.abort(session, number, now, links);
+        Ok(())
+    }
+}

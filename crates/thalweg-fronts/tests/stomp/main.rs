@@ -1,0 +1,12 @@
+//! What a broker must do for STOMP clients in one situation each, over front and kernel in memory.
+
+mod script;
+mod world;
+
+mod connect;
+mod limits;
+mod properties;
+mod queues;
+mod settle;
+mod topics;
+mod transactions;

@@ -1,0 +1,125 @@
+//! What travels beside a payload.
+
+use crate::world::World;
+use thalweg_fronts::stomp::{Dialect, StompSettings};
+use thalweg_kernel::Limits;
+use thalweg_mqtt::{PublishOut, QoS, TextPairs};
+use thalweg_stomp::SendOut;
+
+struct Pairs(&'static [(&'static str, &'static str)]);
+
+impl TextPairs for Pairs {
+    fn for_each(&self, f: &mut dyn FnMut(&str, &str)) {
+        for (name, value) in self.0 {
+            f(name, value);
+        }
+    }
+}
+
+#[test]
+fn headers_come_back_as_they_were_sent() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.listen(who, "1", "/queue/q");
+    let sent = [
+        ("priority", "7"),
+        ("correlation-id", "c:1"),
+        ("amqp-message-id", "m1"),
+        ("type", "order"),
+        ("app-id", "till"),
+        ("timestamp", "1700000000"),
+        ("content-encoding", "gzip"),
+        ("colour", "red\nor: blue\\"),
+        ("number", "42"),
+    ];
+    let send = SendOut { destination: "/queue/q", content_type: Some("text/x"), body: b"\0\xFF", ..SendOut::default() };
+    world.send_with(who, &send, |w| {
+        for (name, value) in sent {
+            assert!(w.put(name, value));
+        }
+    });
+    let got = world.message(who);
+    assert_eq!((&*got.body, got.header("content-type")), (&b"\0\xFF"[..], Some("text/x")));
+    for (name, value) in sent {
+        assert_eq!(got.header(name), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn of_headers_with_the_same_name_the_first_counts() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.listen(who, "1", "/queue/q");
+    world.writes(who, b"SEND\ndestination:/queue/q\npriority:3\npriority:4\nx:1\nx:2\ntype:a\ntype:b\n\n\0");
+    let got = world.message(who);
+    for (name, value) in [("priority", "3"), ("x", "1"), ("type", "a")] {
+        assert_eq!(got.header(name), Some(value));
+        assert_eq!(got.headers.iter().filter(|(known, _)| known == name).count(), 1);
+    }
+}
+
+#[test]
+fn names_with_a_meaning_are_nobodys_property() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.mqtt("device"));
+    world.listen(who, "1", "/topic/a");
+    let pairs = Pairs(&[("ack", "forged"), ("subscription", "2"), ("receipt", "r"), ("colour", "red")]);
+    world.mqtt_publish(
+        device,
+        &PublishOut {
+            qos: QoS::AtLeastOnce,
+            topic: "a",
+            payload: b"x",
+            content_type: Some("text/x"),
+            user: Some(&pairs),
+            expiry_secs: Some(60),
+            ..PublishOut::default()
+        },
+    );
+    let got = world.message(who);
+    assert_eq!((got.ack.as_deref(), got.subscription.as_deref()), (None, Some("1")));
+    let seen = ["content-type", "colour", "receipt", "expiration"].map(|name| got.header(name));
+    assert_eq!(seen, [Some("text/x"), Some("red"), None, Some("60000")]);
+    world.mqtt_subscribe(device, "b");
+    world.send_headers(who, "/topic/b", "y", &[("colour", "blue"), ("receipt", "r"), ("ack", "x"), ("id", "y")]);
+    let (properties, ..) = world.mqtt_properties(device);
+    assert_eq!(properties, [("colour".to_owned(), "blue".to_owned())]);
+}
+
+#[test]
+fn a_last_value_is_set_and_cleared_by_a_header() {
+    let mut world = World::new();
+    let (who, early) = (world.connect(), world.mqtt("early"));
+    world.send_headers(who, "/topic/state", "on", &[("retain", "set")]);
+    world.mqtt_subscribe(early, "state");
+    assert_eq!(world.mqtt_messages(early), [("state".to_owned(), b"on".to_vec())]);
+    world.send_headers(who, "/topic/state", "", &[("retain", "clear")]);
+    let late = world.mqtt("late");
+    world.mqtt_subscribe(late, "state");
+    assert_eq!(world.mqtt_messages(late), []);
+    world.writes(who, b"SEND\ndestination:/topic/state\nretain:maybe\nreceipt:r\n\n\0");
+    assert_eq!(world.hears_error(who, Some("r")).0, "precondition_failed");
+}
+
+#[test]
+fn activemq_has_its_own_names_for_times() {
+    let settings = StompSettings { dialect: Dialect::ActiveMq, ..StompSettings::default() };
+    let mut world = World::with(1, Limits::default(), settings);
+    let who = world.connect();
+    world.listen(who, "1", "/queue/q");
+    let at = (world.now.nanos() / 1_000_000 + 5000).to_string();
+    world.send_headers(who, "/queue/q", "x", &[("expires", &at), ("timestamp", "1700000000123")]);
+    let got = world.message(who);
+    let seen = ["expires", "expiration", "timestamp"].map(|name| got.header(name));
+    assert_eq!(seen, [Some(&*at), Some("5000"), Some("1700000000000")]);
+}
+
+#[test]
+fn nobody_speaks_in_anothers_name() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.writes(who, b"SEND\ndestination:/queue/q\nuser-id:anna\nreceipt:r\n\n\0");
+    let (message, body) = world.hears_error(who, Some("r"));
+    assert_eq!(message, "precondition_failed");
+    assert!(body.contains("user_id property set to 'anna'"), "{body}");
+}

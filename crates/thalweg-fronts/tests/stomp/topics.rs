@@ -1,0 +1,174 @@
+//! `/topic/` and `/exchange/`: everybody who wants it gets it.
+
+use crate::world::{Hello, World};
+use thalweg_fronts::stomp::{Dialect, StompSettings};
+use thalweg_kernel::Limits;
+use thalweg_mqtt::{PublishOut, QoS};
+use thalweg_stomp::{AckMode, ConnectOut, SubscribeOut};
+
+fn speaking(dialect: Dialect) -> World {
+    World::with(1, Limits::default(), StompSettings { dialect, ..StompSettings::default() })
+}
+
+#[test]
+fn each_subscription_that_matches_gets_its_copy_under_its_own_name() {
+    let mut world = World::new();
+    let (here, there) = (world.connect(), world.connect());
+    world.listen(here, "exact", "/topic/a.b");
+    world.listen(here, "one", "/topic/a.*");
+    world.listen(here, "many", "/topic/#");
+    world.listen(there, "other", "/topic/a.c");
+    world.send(there, "/topic/a.b", "x");
+    let mut got: Vec<_> = world.messages(here).into_iter().map(|got| (got.subscription, got.destination)).collect();
+    got.sort();
+    let expected = ["exact", "many", "one"].map(|id| (Some(id.to_owned()), "/topic/a.b".to_owned()));
+    assert_eq!(got, expected, "a wildcard subscriber sees the topic itself");
+    assert_eq!(world.texts(there), [""; 0]);
+}
+
+#[test]
+fn wildcards_are_written_in_the_dialect_and_topics_come_back_in_it() {
+    for (dialect, filter, topic, other) in [
+        (Dialect::RabbitMq, "/topic/a.*.#", "/topic/a.b.c%2Ed", "/topic/b"),
+        (Dialect::ActiveMq, "/topic/a.*.>", "/topic/a.b.c", "/topic/a"),
+        (Dialect::Slash, "/topic/a/+/#", "/topic/a/b.c/d", "/topic/a"),
+    ] {
+        let mut world = speaking(dialect);
+        let who = world.connect();
+        world.listen(who, "1", filter);
+        world.send(who, other, "no");
+        world.send(who, topic, "yes");
+        let got = world.message(who);
+        assert_eq!((got.text(), &*got.destination), ("yes", topic));
+    }
+}
+
+#[test]
+fn topics_are_one_with_those_of_mqtt() {
+    let mut world = World::with(3, Limits::default(), StompSettings::default());
+    let (who, sensor) = (world.connect(), world.mqtt("sensor"));
+    world.listen(who, "1", "/topic/plant.*.temperature");
+    world.mqtt_subscribe(sensor, "plant/#");
+    for topic in ["plant/1.5/temperature", "plant//temperature"] {
+        world.mqtt_publish(
+            sensor,
+            &PublishOut { qos: QoS::AtLeastOnce, topic, payload: b"21", ..PublishOut::default() },
+        );
+    }
+    let destinations: Vec<_> = world.messages(who).into_iter().map(|got| got.destination).collect();
+    assert_eq!(destinations, ["/topic/plant.1%2E5.temperature", "/topic/plant..temperature"]);
+    world.mqtt_messages(sensor);
+    world.send(who, "/topic/plant.2.state", "on");
+    assert_eq!(world.mqtt_messages(sensor), [("plant/2/state".to_owned(), b"on".to_vec())]);
+}
+
+#[test]
+fn a_subscription_ends_and_nothing_more_comes() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.listen(who, "1", "/topic/a");
+    world.unsubscribe(who, "1", &[]);
+    world.send(who, "/topic/a", "x");
+    assert_eq!(world.texts(who), [""; 0]);
+    world.listen(who, "1", "/topic/a");
+    world.send(who, "/topic/a", "y");
+    assert_eq!(world.texts(who), ["y"], "the id is free again");
+}
+
+#[test]
+fn a_durable_subscription_collects_while_nobody_is_there_and_is_shared_by_its_id() {
+    let mut world = World::new();
+    let durable = SubscribeOut {
+        id: Some("orders"),
+        destination: "/topic/orders.#",
+        headers: &[("durable", "true"), ("auto-delete", "false")],
+        ..SubscribeOut::default()
+    };
+    let (publisher, one) = (world.connect(), world.connect());
+    world.subscribe(one, &durable);
+    world.lose(one);
+    world.send_headers(publisher, "/topic/orders.1", "kept", &[("persistent", "true")]);
+    let (two, three) = (world.connect(), world.connect());
+    world.subscribe(two, &durable);
+    let got = world.message(two);
+    assert_eq!((got.text(), &*got.destination), ("kept", "/topic/orders.1"));
+    world.subscribe(three, &durable);
+    for number in 0..4 {
+        world.send(publisher, "/topic/orders.1", &number.to_string());
+    }
+    let (got, rest) = (world.texts(two), world.texts(three));
+    assert_eq!((got.len(), rest.len()), (2, 2), "{got:?} and {rest:?}");
+    world.lose(three);
+    world.unsubscribe(two, "orders", &[("durable", "true")]);
+    world.send(publisher, "/topic/orders.1", "nobody wants it");
+    world.subscribe(two, &durable);
+    assert_eq!(world.texts(two), [""; 0], "UNSUBSCRIBE has ended it for good");
+}
+
+#[test]
+fn activemq_names_durable_subscriptions_by_client_and_name() {
+    let mut world = speaking(Dialect::ActiveMq);
+    let hello = Hello {
+        connect: ConnectOut { headers: &[("client-id", "till-7")], ..ConnectOut::default() },
+        ..Hello::default()
+    };
+    let durable = SubscribeOut {
+        id: Some("1"),
+        destination: "/topic/prices",
+        headers: &[("activemq.subscriptionName", "prices")],
+        ..SubscribeOut::default()
+    };
+    let publisher = world.connect();
+    let till = world.connect_with(&hello);
+    world.subscribe(till, &durable);
+    world.unsubscribe(till, "1", &[]);
+    world.lose(till);
+    world.send(publisher, "/topic/prices", "up");
+    let till = world.connect_with(&hello);
+    world.subscribe(till, &SubscribeOut { id: Some("another"), ..durable });
+    assert_eq!(world.texts(till), ["up"]);
+    world.unsubscribe(till, "another", &[("activemq.subscriptionName", "prices")]);
+    world.send(publisher, "/topic/prices", "down");
+    world.subscribe(till, &durable);
+    assert_eq!(world.texts(till), [""; 0]);
+}
+
+#[test]
+fn exchanges_are_reached_by_name_and_key() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.listen(who, "direct", "/exchange/amq.direct/red");
+    world.listen(who, "fanout", "/exchange/amq.fanout");
+    world.listen(who, "topic", "/exchange/amq.topic/a.*");
+    world.send(who, "/exchange/amq.direct/red", "1");
+    world.send(who, "/exchange/amq.direct/blue", "no");
+    world.send(who, "/exchange/amq.fanout/whatever", "2");
+    world.send(who, "/topic/a.b", "3");
+    let got: Vec<_> = world.messages(who).into_iter().map(|got| (got.body, got.destination)).collect();
+    let expected =
+        [("1", "/exchange/amq.direct/red"), ("2", "/exchange/amq.fanout/whatever"), ("3", "/exchange/amq.topic/a.b")];
+    assert_eq!(got, expected.map(|(body, destination)| (body.into(), destination.to_owned())));
+    world.send_headers(who, "/exchange/nothing/red", "x", &[("receipt", "r")]);
+    let (message, body) = world.hears_error(who, Some("r"));
+    assert_eq!(message, "not_found");
+    assert!(body.contains("no such exchange"), "{body}");
+}
+
+#[test]
+fn a_member_of_a_group_shares_with_mqtt() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.mqtt("device"));
+    world.mqtt_subscribe(device, "$share/workers/jobs/+");
+    let group = "/amq/queue/$g/workers/jobs/+";
+    let ack = AckMode::ClientIndividual;
+    world.subscribe(who, &SubscribeOut { id: Some("1"), destination: group, ack, ..SubscribeOut::default() });
+    for _ in 0..6 {
+        world.send_headers(who, "/topic/jobs.1", "x", &[("persistent", "true")]);
+    }
+    let (ours, theirs) = (world.messages(who), world.mqtt_messages(device));
+    assert_eq!((ours.len() + theirs.len(), ours.is_empty(), theirs.is_empty()), (6, false, false));
+    assert_eq!(ours[0].destination, "/topic/jobs.1");
+    for got in &ours {
+        world.ack(who, got);
+    }
+}
