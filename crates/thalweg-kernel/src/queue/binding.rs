@@ -362,7 +362,7 @@ pub(super) struct Compared {
 }
 
 /// The filter for the route table, and the pattern if that filter matches more.
-fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (String, Option<String>) {
+pub(super) fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (String, Option<String>) {
     let mut filter = String::new();
     exchange::subtree(exchange, &mut filter);
     if exchange::is_plain(exchange) {
@@ -405,7 +405,7 @@ fn many_inside(filter: &str) -> Option<usize> {
 }
 
 /// Whether a filter matches in which any level may stand for many.
-fn pattern_matches(pattern: &str, address: &str) -> bool {
+pub(super) fn pattern_matches(pattern: &str, address: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('/').collect();
     let address: Vec<&str> = address.split('/').collect();
     let (mut at, mut of) = (0, 0);

@@ -16,6 +16,7 @@ mod dispatch;
 mod exchange;
 mod group_feed;
 mod line;
+mod recall;
 mod spec;
 mod transaction;
 mod verdict;
