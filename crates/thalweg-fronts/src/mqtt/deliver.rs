@@ -1,6 +1,7 @@
 //! Deliveries and answers of the kernel, as packets.
 
 use super::MqttFront;
+use crate::native;
 use thalweg_kernel::{Answer, CloseReason, Delivery, Subscribed};
 use thalweg_model::{Properties, PropertyValue, Reliability};
 use thalweg_mqtt::{DisconnectProps, PublishOut, QoS, ReasonCode, TextPairs, TooLarge};
@@ -40,10 +41,11 @@ impl MqttFront {
         };
         publish.dup &= publish.qos != QoS::AtMostOnce; // [MQTT-3.3.1-2]
         let Some(properties) = delivery.properties else { return self.machine.publish(&publish, out) };
-        let user = UserProperties(properties);
+        let properties = native::neutral(properties);
+        let user = UserProperties(&properties);
         publish.payload_format = properties.payload_is_text.map(u8::from);
-        publish.content_type = properties.content_type.as_deref();
-        publish.response_topic = properties.reply_to.as_deref();
+        publish.content_type = properties.content_type.as_deref().filter(|text| is_string(text));
+        publish.response_topic = properties.reply_to.as_deref().filter(|topic| is_string(topic));
         publish.correlation_data = properties.correlation.as_deref();
         publish.user = (!properties.user.is_empty()).then_some(&user as &dyn TextPairs);
         self.machine.publish(&publish, out)
@@ -100,15 +102,20 @@ struct UserProperties<'a>(&'a Properties);
 
 impl TextPairs for UserProperties<'_> {
     fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
-        for (name, value) in &self.0.user {
+        for (name, value) in self.0.user.iter().filter(|(name, _)| is_string(name)) {
             match value {
-                PropertyValue::Text(text) => each(name, text),
+                PropertyValue::Text(text) if is_string(text) => each(name, text),
                 PropertyValue::Bool(value) => each(name, if *value { "true" } else { "false" }),
                 PropertyValue::Integer(value) => each(name, &value.to_string()),
                 PropertyValue::Float(value) => each(name, &value.to_string()),
                 PropertyValue::Nothing => each(name, ""),
-                PropertyValue::Bytes(_) => {}
+                PropertyValue::Text(_) | PropertyValue::Bytes(_) => {}
             }
         }
     }
+}
+
+/// Whether other protocols' text can be a string here. [MQTT-1.5.4-2]
+fn is_string(text: &str) -> bool {
+    text.len() <= usize::from(u16::MAX) && !text.contains('\0')
 }
