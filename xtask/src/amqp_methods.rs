@@ -88,6 +88,8 @@ struct Method {
 struct Field {
     name: String,
     wire: Wire,
+    /// Not for logs.
+    secret: bool,
     doc: String,
 }
 
@@ -308,6 +310,9 @@ impl Class {
         names.extend(putters.iter().map(String::as_str));
         names.sort_unstable();
         names.dedup();
+        if fields().any(|f| f.secret) {
+            out += "use std::fmt;\n\n";
+        }
         let _ = writeln!(out, "use crate::codec::{{{}}};\n", names.join(", "));
         for method in &self.methods {
             out += &method.code();
@@ -380,7 +385,9 @@ impl Method {
         let name = camel(&self.name);
         let life = if self.borrows() { "<'b>" } else { "" };
         let mut out = self.about();
-        let _ = write!(out, "#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]\npub struct {name}{life}");
+        let secret = self.fields.iter().any(|field| field.secret);
+        let debug = if secret { "" } else { "Debug, " };
+        let _ = write!(out, "#[derive(Clone, Copy, {debug}Default, PartialEq, Eq)]\npub struct {name}{life}");
         if self.visible().next().is_none() {
             out += ";\n\n";
         } else {
@@ -396,6 +403,28 @@ impl Method {
         out += &self.decoder(anonymous);
         out += &self.encoder();
         out += "}\n\n";
+        if secret {
+            out += &self.discreet_debug();
+        }
+        out
+    }
+
+    /// Says how long a secret is, and no more.
+    fn discreet_debug(&self) -> String {
+        let name = camel(&self.name);
+        let mut out =
+            format!("impl fmt::Debug for {name}<'_> {{\nfn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {{\n");
+        let _ = write!(out, "f.debug_struct(\"{name}\")");
+        for field in self.visible() {
+            let field_name = field.rust();
+            let _ = match field.secret {
+                true => {
+                    write!(out, ".field(\"{field_name}\", &format_args!(\"[{{}} bytes]\", self.{field_name}.len()))")
+                }
+                false => write!(out, ".field(\"{field_name}\", &self.{field_name})"),
+            };
+        }
+        out += ".finish()\n}\n}\n\n";
         out
     }
 
@@ -481,14 +510,15 @@ impl Method {
 }
 
 impl Field {
-    /// `NAME TYPE: meaning`.
+    /// `NAME TYPE: meaning`, `NAME TYPE secret: meaning`.
     fn read(text: &str, domains: &Table) -> Result<Self, String> {
         let (head, doc) = text.split_once(": ").unwrap_or((text, ""));
+        let (head, secret) = head.strip_suffix(" secret").map_or((head, false), |head| (head, true));
         let (name, kind) = head.split_once(' ').ok_or_else(|| format!("`{text}` is not NAME TYPE: meaning"))?;
         let wire = domains.get(kind).and_then(Value::as_str).unwrap_or(kind);
         let wire = Wire::of(wire).ok_or_else(|| format!("`{kind}` is no type and no domain"))?;
         let name = if name == "type" { "kind".to_owned() } else { name.replace('-', "_") };
-        let field = Self { name, wire, doc: doc.to_owned() };
+        let field = Self { name, wire, secret, doc: doc.to_owned() };
         if field.doc.is_empty() && !field.is_reserved() {
             return Err(format!("`{text}` says nothing"));
         }

@@ -401,11 +401,11 @@ impl ClientSide {
         }
     }
 
-    /// Says any method without content, on an open channel.
+    /// Says any method without content and without a verb of its own, on an open channel.
     pub fn method(&mut self, ch: u16, method: &Method<'_>, out: &mut Vec<u8>) {
         match method {
             Method::ConfirmSelect(select) => self.confirm_select(ch, select.no_wait, out),
-            _ if self.is_channel_open(ch) => put_method(ch, method, out),
+            _ if self.is_channel_open(ch) && !method.has_content() => put_method(ch, method, out),
             _ => {}
         }
     }

@@ -170,8 +170,10 @@ impl Intake {
             ChannelState::Closing if !matches!(id, channel::Close::ID | channel::CloseOk::ID) => {
                 return Ok(Heard::Consumed);
             }
-            ChannelState::Opening if id != channel::OpenOk::ID => return Err(PeerFault::METHOD_UNEXPECTED.by(id)),
-            ChannelState::Opening => channel.state = ChannelState::Open,
+            ChannelState::Opening if id == channel::OpenOk::ID => channel.state = ChannelState::Open,
+            // Refused at once.
+            ChannelState::Opening if id == channel::Close::ID => {}
+            ChannelState::Opening => return Err(PeerFault::METHOD_UNEXPECTED.by(id)),
             ChannelState::Open if id == channel::OpenOk::ID && self.peer == Sender::Server => {
                 return Err(PeerFault::METHOD_UNEXPECTED.by(id));
             }
@@ -185,8 +187,8 @@ impl Intake {
         let method = self.decode(frame.payload)?;
         match method {
             Method::ChannelOpen(_) => return Err(PeerFault::CHANNEL_OPEN_TWICE.by(id)),
-            // Both sides close: ours is confirmed yet.
-            Method::ChannelClose(_) if state == ChannelState::Open => self.forget(number),
+            // If both sides close at once, ours still has to be confirmed.
+            Method::ChannelClose(_) if state != ChannelState::Closing => self.forget(number),
             Method::ChannelCloseOk(_) if state == ChannelState::Closing => self.forget(number),
             Method::ChannelCloseOk(_) => return Err(PeerFault::CLOSE_OK_UNASKED.by(id)),
             _ if id.class == connection::Close::ID.class => return Err(PeerFault::CONNECTION_CLASS.by(id)),

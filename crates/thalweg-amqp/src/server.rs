@@ -82,10 +82,7 @@ pub enum Event<'b> {
     /// Who it is: answer with [`ServerSide::secure`], [`ServerSide::tune`] or [`ServerSide::close`].
     StartOk(connection::StartOk<'b>),
     /// Another step of authentication: answer as above.
-    SecureOk {
-        /// What the SASL mechanism says.
-        response: &'b [u8],
-    },
+    SecureOk(connection::SecureOk<'b>),
     /// The limits, already checked and in force.
     TuneOk {
         /// Highest channel number.
@@ -391,7 +388,7 @@ impl ServerSide {
             }
             (State::ExpectSecureOk, Method::ConnectionSecureOk(ok)) => {
                 self.state = State::OweTune;
-                Event::SecureOk { response: ok.response }
+                Event::SecureOk(ok)
             }
             (State::ExpectTuneOk, Method::ConnectionTuneOk(ok)) => self.on_tune_ok(ok)?,
             (State::ExpectOpen, Method::ConnectionOpen(open)) => {
@@ -520,10 +517,10 @@ impl ServerSide {
         }
     }
 
-    /// Says any method without content, on an open channel.
+    /// Says any method without content and without a verb of its own, on an open channel.
     #[inline]
     pub fn method(&mut self, ch: u16, method: &Method<'_>, out: &mut Vec<u8>) {
-        if self.is_channel_open(ch) {
+        if self.is_channel_open(ch) && !method.has_content() {
             put_method(ch, method, out);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A table is checked once, when it is received; after that it is bytes that are read one entry at a time.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use thalweg_wire::Reader;
 
@@ -18,7 +18,7 @@ pub struct Table<'b>(&'b [u8]);
 pub struct Array<'b>(&'b [u8]);
 
 /// A value in a table or an array. The letter of each is its type on the wire.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum FieldValue<'b> {
     /// `t`
     Bool(bool),
@@ -248,6 +248,31 @@ impl<'b> Array<'b> {
             FieldValue::read(&mut r)?.check(depth)?;
         }
         Ok(())
+    }
+}
+
+/// Strings as text, and every value with its letter: what else would tell an `I` from an `l`?
+impl fmt::Debug for FieldValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char(self.letter().into())?;
+        match self {
+            FieldValue::Bool(value) => write!(f, ":{value}"),
+            FieldValue::I8(n) => write!(f, ":{n}"),
+            FieldValue::U8(n) => write!(f, ":{n}"),
+            FieldValue::I16(n) => write!(f, ":{n}"),
+            FieldValue::U16(n) => write!(f, ":{n}"),
+            FieldValue::I32(n) => write!(f, ":{n}"),
+            FieldValue::U32(n) => write!(f, ":{n}"),
+            FieldValue::I64(n) => write!(f, ":{n}"),
+            FieldValue::U64(n) | FieldValue::Timestamp(n) => write!(f, ":{n}"),
+            FieldValue::F32(n) => write!(f, ":{n}"),
+            FieldValue::F64(n) => write!(f, ":{n}"),
+            FieldValue::Decimal { scale, value } => write!(f, ":{value}e-{scale}"),
+            FieldValue::LongStr(bytes) | FieldValue::Bytes(bytes) => write!(f, ":\"{}\"", bytes.escape_ascii()),
+            FieldValue::Array(array) => write!(f, ":{array:?}"),
+            FieldValue::Table(table) => write!(f, ":{table:?}"),
+            FieldValue::Void => Ok(()),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Class 10, `connection`: the connection itself; always on channel 0.
 
+use std::fmt;
+
 use crate::codec::{
     Arguments, Malformed, MethodId, Table, put_id, put_long, put_long_str, put_octet, put_short, put_short_str,
     put_table,
@@ -52,7 +54,7 @@ impl<'b> Start<'b> {
 /// `connection.start-ok`: who the client is, and its credentials.
 ///
 /// Sent by the client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct StartOk<'b> {
     /// Name, version and capabilities of the client.
     pub client_properties: Table<'b>,
@@ -87,6 +89,17 @@ impl<'b> StartOk<'b> {
     }
 }
 
+impl fmt::Debug for StartOk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartOk")
+            .field("client_properties", &self.client_properties)
+            .field("mechanism", &self.mechanism)
+            .field("response", &format_args!("[{} bytes]", self.response.len()))
+            .field("locale", &self.locale)
+            .finish()
+    }
+}
+
 /// `connection.secure`: another step of the SASL mechanism.
 ///
 /// Sent by the server; answered by `connection.secure-ok`.
@@ -116,7 +129,7 @@ impl<'b> Secure<'b> {
 /// `connection.secure-ok`: the client's next step of the SASL mechanism.
 ///
 /// Sent by the client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct SecureOk<'b> {
     /// What the mechanism answers.
     pub response: &'b [u8],
@@ -136,6 +149,12 @@ impl<'b> SecureOk<'b> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_id(Self::ID, out);
         put_long_str(self.response, out);
+    }
+}
+
+impl fmt::Debug for SecureOk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecureOk").field("response", &format_args!("[{} bytes]", self.response.len())).finish()
     }
 }
 
@@ -369,7 +388,7 @@ impl Unblocked {
 /// `connection.update-secret`: credentials that replace those which expire.
 ///
 /// Sent by the client; answered by `connection.update-secret-ok`. An extension of RabbitMQ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpdateSecret<'b> {
     /// The new secret.
     pub new_secret: &'b [u8],
@@ -393,6 +412,15 @@ impl<'b> UpdateSecret<'b> {
         put_id(Self::ID, out);
         put_long_str(self.new_secret, out);
         put_short_str(self.reason, out);
+    }
+}
+
+impl fmt::Debug for UpdateSecret<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpdateSecret")
+            .field("new_secret", &format_args!("[{} bytes]", self.new_secret.len()))
+            .field("reason", &self.reason)
+            .finish()
     }
 }
 

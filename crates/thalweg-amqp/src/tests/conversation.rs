@@ -216,3 +216,65 @@ fn methods_have_names_numbers_and_a_direction() {
     assert_eq!(ReplyCode::of(599), None);
     assert!(ReplyCode::FrameError.is_hard() && !ReplyCode::NotFound.is_hard());
 }
+
+#[test]
+fn what_proves_who_one_is_does_not_show_in_logs() {
+    let response = b"\0guest\0secret";
+    let start_ok = connection::StartOk { mechanism: "PLAIN", response, ..connection::StartOk::default() };
+    let secure_ok = connection::SecureOk { response };
+    let update = connection::UpdateSecret { new_secret: response, reason: "expired" };
+    for shown in [
+        format!("{:?}", Event::StartOk(start_ok)),
+        format!("{:?}", Event::SecureOk(secure_ok)),
+        format!("{:?}", Event::UpdateSecret(update)),
+        format!("{:?}", Method::ConnectionStartOk(start_ok)),
+    ] {
+        assert!(shown.contains("[13 bytes]") && !shown.contains("115, 101"), "{shown}");
+    }
+}
+
+#[test]
+fn a_body_that_looks_like_a_method_is_a_body() {
+    let (mut client, mut server) = pair(ServerLimits { frame_max: 4096, ..ServerLimits::default() });
+    // The second body frame begins as `basic.publish` and `basic.ack` do.
+    for beginning in [[0, 60, 0, 40], [0, 60, 0, 80]] {
+        let body = [vec![0; 4088], beginning.to_vec(), vec![0; 9]].concat();
+        let mut wire = Vec::new();
+        client.publish(1, &basic::Publish::default(), ContentHeader::Raw(&[]), &body, &mut wire).expect("it fits");
+        let mut heard = Vec::new();
+        assert!(
+            server_hears(&mut server, &wire, |_, event| match event {
+                Event::Publish(p) => heard.push(p.payload.to_vec()),
+                Event::Consumed => {}
+                other => panic!("{other:?}"),
+            })
+            .is_empty()
+        );
+        assert_eq!(heard, [body]);
+    }
+}
+
+#[test]
+fn a_channel_may_be_refused_before_it_is_open() {
+    let (mut client, _) = pair(ServerLimits::default());
+    let mut out = Vec::new();
+    client.channel_open(3, &mut out);
+    let refusal = bytes("01 0003 000000 [ 0014 0028 0193 [ \"ACCESS_REFUSED - no\" ] 0014 000A ] CE");
+    let mut refused = 0;
+    client_hears(&mut client, &refusal, |_, event| {
+        refused += usize::from(matches!(event, ClientEvent::ChannelClose { ch: 3, code: 403, .. }));
+    });
+    assert_eq!(refused, 1);
+    out.clear();
+    client.channel_open(3, &mut out);
+    assert!(!out.is_empty(), "its number is free");
+}
+
+#[test]
+fn a_method_with_content_is_not_said_without_it() {
+    let (mut client, mut server) = pair(ServerLimits::default());
+    let mut out = Vec::new();
+    server.method(1, &Method::BasicDeliver(basic::Deliver::default()), &mut out);
+    client.method(1, &Method::BasicPublish(basic::Publish::default()), &mut out);
+    assert_eq!(out, []);
+}

@@ -14,7 +14,7 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
     match event {
         Event::ProtocolHeader => client.connect(out),
         Event::StartOk(s) => client.start_ok(s.client_properties, s.mechanism, s.response, out),
-        Event::SecureOk { response } => client.secure_ok(response, out),
+        Event::SecureOk(ok) => client.secure_ok(ok.response, out),
         Event::TuneOk { channel_max, frame_max, heartbeat } => {
             let (channel_max, frame_max, heartbeat) = (*channel_max, *frame_max, *heartbeat);
             client.tune_ok(ServerOffer { channel_max, frame_max, heartbeat }, out);
