@@ -14,6 +14,10 @@ const DEFAULT_CREDENTIALS: &str = "guest";
 /// What RabbitMQ says in short to whoever may not come in.
 const BAD_CONNECT: &str = "Bad CONNECT";
 
+/// The shortest times, in milliseconds, in which we give and want a sign of life.
+const GIVEN_MIN: u32 = 100;
+const WANTED_MIN: u32 = 1000;
+
 /// What is remembered of a CONNECT while its sender is being checked.
 pub(super) struct Opening {
     /// The session's name.
@@ -35,9 +39,13 @@ impl StompSettings {
         is_server.then_some(&*self.tenant)
     }
 
-    fn heart_beat(&self) -> (u32, u32) {
+    /// What we offer and what we want in view of what the peer gives and wants: as it likes it, within bounds, and
+    /// nothing where it says never.
+    fn heart_beat(&self, (gives, wants): (u32, u32)) -> (u32, u32) {
         let millis = |span: Span| u32::try_from(span.nanos() / 1_000_000).unwrap_or(u32::MAX);
-        (millis(self.heart_beat_give), millis(self.heart_beat_want))
+        let (give, want) = (millis(self.heart_beat_give), millis(self.heart_beat_want));
+        let within = |theirs: u32, min: u32, ours: u32| if theirs == 0 { 0 } else { theirs.clamp(min.min(ours), ours) };
+        (within(wants, GIVEN_MIN, give), within(gives, WANTED_MIN, want))
     }
 
     /// What holds for the connection even if the settings change meanwhile.
@@ -144,14 +152,14 @@ impl StompFront {
         }
         StompFront::write(links, id, |front, out| {
             let settings = front.settings.clone();
-            let ours = settings.heart_beat();
+            let ours = settings.heart_beat(opening.heart_beat);
             front.heart_beat = heart_beats(ours, opening.heart_beat);
             front.state = State::Connected;
             let connected = ConnectedOut {
                 session: Some(&opening.session),
                 server: Some(&settings.server),
                 heart_beat: ours,
-                user: front.login.as_deref(),
+                user: None,
             };
             front.machine.connected(&connected, out);
         });

@@ -58,7 +58,7 @@ pub(super) fn reply_address(
 }
 
 /// Names of queues that belong to a connection begin so; to declare them again would be refused.
-const PASSING: [&str; 3] = ["amq.gen-", "amq.rabbitmq.reply-to.", super::OWN_QUEUES];
+const PASSING: [&str; 3] = ["amq.gen-", "amq.rabbitmq.reply-to.", super::SUBSCRIPTION_QUEUES];
 
 /// Appends a canonical address as a destination to which the peer can send.
 pub(super) fn write_reply(canonical: &str, dialect: Dialect, out: &mut String) {

@@ -44,7 +44,7 @@ impl Trouble {
             Refusal::Invalid(what) => ("precondition_failed", what.into()),
             Refusal::Full => ("resource_error", "the journal is full; make room on the disk".into()),
         };
-        Trouble::new(message, format!("{what}: {why}\n"))
+        Trouble::new(message, format!("{} - {what}: {why}\n", message.to_uppercase()))
     }
 }
 

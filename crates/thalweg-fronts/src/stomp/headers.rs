@@ -1,5 +1,6 @@
 //! Headers of SEND as what we know of a message, and back into headers of MESSAGE.
 
+use super::destination::TOPIC_EXCHANGE;
 use super::{Dialect, Trouble};
 use crate::address::{self, Place};
 use base64::Engine as _;
@@ -162,6 +163,10 @@ fn seconds(timestamp: u64) -> u64 {
 /// Writes what is known of a message beside what every MESSAGE says.
 pub(super) fn write(handover: &Handover<'_>, properties: &Properties, dialect: Dialect, w: &mut HeaderWriter<'_>) {
     let message = handover.message;
+    if handover.deliveries == 0 && dialect == Dialect::RabbitMq {
+        // RabbitMQ always says it, and some clients count on that.
+        w.put("redelivered", "false");
+    }
     if message.reliability() != Reliability::AtMostOnce {
         w.put("persistent", "true");
     }
@@ -234,6 +239,11 @@ fn write_details(details: &Details, dialect: Dialect, w: &mut HeaderWriter<'_>) 
         if let Place::Queue { name, .. } = address::place(&death.queue) {
             w.put("x-first-death-queue", &name);
         }
+        match address::place(&death.address) {
+            Place::Queue { .. } => w.put("x-first-death-exchange", ""),
+            Place::Exchange { name, .. } => w.put("x-first-death-exchange", &name),
+            Place::Plain { .. } => w.put("x-first-death-exchange", TOPIC_EXCHANGE),
+        };
     }
 }
 

@@ -30,8 +30,12 @@ use transaction::Transactions;
 
 pub use settings::{Dialect, StompSettings};
 
-/// Names of queues that the front makes up begin so.
-const OWN_QUEUES: &str = "stomp-";
+/// Names of queues that end with their subscription begin so.
+const SUBSCRIPTION_QUEUES: &str = "stomp-subscription-";
+/// Names of queues of durable subscriptions begin so.
+const DURABLE_QUEUES: &str = "stomp-durable";
+/// Names of temporary queues begin so: no client can declare one of these itself.
+const TEMPORARY_QUEUES: &str = "amq.gen-stomp-";
 
 /// One STOMP connection.
 ///
@@ -137,9 +141,9 @@ impl StompFront {
     }
 
     /// A name that no queue has.
-    fn new_name(&mut self, what: &str) -> String {
+    fn new_name(&mut self, prefix: &str) -> String {
         self.named += 1;
-        format!("{OWN_QUEUES}{what}-{:016x}{:x}", self.nonce, self.named)
+        format!("{prefix}{:016x}{:x}", self.nonce, self.named)
     }
 
     /// Handles the next frame.

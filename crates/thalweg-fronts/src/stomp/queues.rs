@@ -1,6 +1,6 @@
 //! Queues that a peer brings about by using them, and what its headers say about them.
 
-use super::{OWN_QUEUES, Trouble};
+use super::{DURABLE_QUEUES, Trouble};
 use std::fmt::Write as _;
 use std::str::FromStr;
 use thalweg_kernel::{DeadLetter, QueueLimits, QueueOverflow, exchange_address};
@@ -83,7 +83,7 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// The name of the queue behind a durable subscription: whoever says the same gets the same queue, on any connection.
 pub(super) fn durable_name(parts: &[&str]) -> String {
-    let mut name = format!("{OWN_QUEUES}durable");
+    let mut name = String::from(DURABLE_QUEUES);
     for part in parts {
         name.push(':');
         name.push_str(part);

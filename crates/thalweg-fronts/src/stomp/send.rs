@@ -20,7 +20,7 @@ pub(super) enum Handled {
 }
 
 /// How long a publisher waits while the journal is full. STOMP can refuse only by ending the connection.
-const FULL_PAUSE: Span = Span::from_millis(200);
+pub(super) const FULL_PAUSE: Span = Span::from_millis(200);
 
 /// Where a destination leads, worked out.
 pub(super) struct Target {

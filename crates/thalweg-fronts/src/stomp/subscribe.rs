@@ -3,7 +3,7 @@
 use super::destination::{TOPIC_EXCHANGE, group_of, topic_key};
 use super::queues::{Wishes, durable_name};
 use super::subscription::{CONSUMER, Shows, Subscription};
-use super::{StompFront, Trouble};
+use super::{SUBSCRIPTION_QUEUES, StompFront, TEMPORARY_QUEUES, Trouble};
 use crate::address::in_tenant;
 use crate::link::Links;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use thalweg_kernel::{
     BindSpec, BindTo, ConsumeSpec, Kernel, LinkId, QueueSpec, Refusal, SessionId, exchange_address, queue_address,
 };
 use thalweg_model::Time;
-use thalweg_stomp::{AckMode, Destination, Headers, SubscribeFrame, UnsubscribeFrame, selector};
+use thalweg_stomp::{AckMode, Destination, DestinationError, Headers, SubscribeFrame, UnsubscribeFrame, selector};
 
 /// What is consumed from, and how its messages are shown.
 struct Source {
@@ -97,7 +97,11 @@ impl StompFront {
     pub(super) fn parse<'a>(&self, destination: &'a str) -> Result<Destination<'a>, Trouble> {
         Destination::parse(destination, self.settings.dialect.of_wire()).map_err(|error| {
             // RabbitMQ says so in short.
-            Trouble::new("Unknown destination", format!("'{destination}' is not a valid destination: {error}\n"))
+            let message = match error {
+                DestinationError::UnknownPrefix if !destination.is_empty() => "Unknown destination",
+                _ => "Invalid destination",
+            };
+            Trouble::new(message, format!("'{destination}' is not a valid destination: {error}\n"))
         })
     }
 
@@ -172,7 +176,7 @@ impl StompFront {
         let durable = front.durable_queue(frame, &wishes)?;
         let is_durable = durable.is_some();
         let is_shared = is_durable || wishes.name.is_some();
-        let name = durable.or(wishes.name.map(String::from)).unwrap_or_else(|| front.new_name("subscription"));
+        let name = durable.or(wishes.name.map(String::from)).unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES));
         let address = queue_address(&front.tenant, &name);
         let spec = QueueSpec {
             address: &address,
@@ -231,7 +235,7 @@ impl StompFront {
             let body = "the connection has as many temporary queues as it may have; use them again\n";
             return Err(Trouble::new("too many temporary queues", body));
         }
-        let name = front.new_name("temp");
+        let name = front.new_name(TEMPORARY_QUEUES);
         let address = queue_address(&front.tenant, &name);
         let limits = Default::default();
         // It stays when its consumer goes: answers may still come.

@@ -1,6 +1,6 @@
 //! BEGIN, COMMIT and ABORT.
 
-use super::send::{Handled, outcome_of};
+use super::send::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
 use crate::link::Links;
 use thalweg_kernel::{Kernel, LinkId};
@@ -19,7 +19,8 @@ impl Transactions {
     pub(super) fn number(&self, name: &str) -> Result<u32, Trouble> {
         let found = self.open.iter().find(|(known, _)| **known == *name);
         found.map(|(_, number)| *number).ok_or_else(|| {
-            Trouble::new("Unknown transaction", format!("no transaction '{name}' has begun; send BEGIN first\n"))
+            let body = format!("Invalid transaction identifier: \"{name}\": it has not begun; send BEGIN first\n");
+            Trouble::new("Bad transaction", body)
         })
     }
 
@@ -64,6 +65,13 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
+        if links.blocked().is_some()
+            && let Some(link) = links.get_mut(id)
+        {
+            // All of it or nothing: it waits until there is room for all.
+            link.pause_until = Some(now + FULL_PAUSE);
+            return Handled::Later;
+        }
         let done = StompFront::commit(links, id, frame, now, kernel);
         StompFront::answer(links, id, frame.receipt.as_deref(), done, now, kernel);
         Handled::Done

@@ -13,20 +13,34 @@ fn with(connect: ConnectOut<'_>) -> Hello<'_> {
 }
 
 #[test]
-fn the_highest_common_version_is_spoken_and_heart_beats_are_agreed_on() {
+fn the_highest_common_version_is_spoken() {
     let mut world = World::new();
-    let lowest = with(ConnectOut { lowest: Version::V10, highest: Version::V11, ..ConnectOut::default() });
-    let who = world.try_connect(&lowest);
-    let connected = |version| Some(Heard::Connected { version, heart_beat: (10_000, 10_000) });
-    assert_eq!(world.heard(who), connected(Version::V11));
-    assert_eq!(world.limits_of(who), (None, None), "it has promised nothing and wants nothing");
-    let who = world.try_connect(&with(ConnectOut { heart_beat: (4000, 20_000), ..ConnectOut::default() }));
-    assert_eq!(world.heard(who), connected(Version::V12));
-    assert_eq!(world.limits_of(who), (Some(Span::from_secs(30)), Some(Span::from_secs(16))));
-    world.idle(who);
-    assert_eq!(world.heard(who), Some(Heard::HeartBeat));
-    world.silent(who);
-    assert!(matches!(world.heard(who), Some(Heard::Error { .. })) && world.is_closed(who));
+    for version in Version::ALL {
+        let connect = ConnectOut { lowest: Version::V10, highest: version, ..ConnectOut::default() };
+        let who = world.try_connect(&with(connect));
+        assert_eq!(world.heard(who), Some(Heard::Connected { version, heart_beat: (0, 0) }));
+        assert_eq!(world.limits_of(who), (None, None), "it has promised nothing and wants nothing");
+    }
+}
+
+#[test]
+fn heart_beats_are_as_the_client_likes_them_within_bounds() {
+    for (theirs, ours, silence_millis, idle_millis) in [
+        ((4000, 20_000), (10_000, 4000), 12_000, 16_000),
+        ((10_000, 10_000), (10_000, 10_000), 30_000, 8000),
+        ((5000, 500), (500, 5000), 15_000, 400),
+        ((10, 10), (100, 1000), 3000, 80),
+    ] {
+        let mut world = World::new();
+        let who = world.try_connect(&with(ConnectOut { heart_beat: theirs, ..ConnectOut::default() }));
+        assert_eq!(world.heard(who), Some(Heard::Connected { version: Version::V12, heart_beat: ours }));
+        let expected = (Some(Span::from_millis(silence_millis)), Some(Span::from_millis(idle_millis)));
+        assert_eq!(world.limits_of(who), expected, "{theirs:?}");
+        world.idle(who);
+        assert_eq!(world.heard(who), Some(Heard::HeartBeat));
+        world.silent(who);
+        assert!(matches!(world.heard(who), Some(Heard::Error { .. })) && world.is_closed(who));
+    }
 }
 
 #[test]
@@ -114,5 +128,5 @@ fn whoever_breaks_the_protocol_is_told_and_sent_away() {
     let who = world.connect();
     let (message, _) =
         world.refused(who, &SubscribeOut { id: Some("1"), destination: "/queue/", ..Default::default() });
-    assert_eq!(message, "Unknown destination");
+    assert_eq!(message, "Invalid destination");
 }

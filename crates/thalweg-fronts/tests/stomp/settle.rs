@@ -106,6 +106,7 @@ fn what_is_rejected_becomes_a_dead_letter() {
     assert_eq!((dead.text(), dead.subscription.as_deref()), ("0", Some("dead")));
     assert_eq!(dead.header("x-first-death-reason"), Some("rejected"));
     assert_eq!(dead.header("x-first-death-queue"), Some("q"));
+    assert_eq!(dead.header("x-first-death-exchange"), Some(""));
     assert_eq!(dead.destination, "/queue/dead");
 }
 

@@ -71,9 +71,9 @@ fn a_transaction_ends_with_its_connection() {
 #[test]
 fn a_transaction_must_have_begun_and_only_once() {
     for (frame, message) in [
-        ("COMMIT\ntransaction:t\nreceipt:r\n\n\0", "Unknown transaction"),
-        ("ABORT\ntransaction:t\nreceipt:r\n\n\0", "Unknown transaction"),
-        ("SEND\ndestination:/queue/q\ntransaction:t\nreceipt:r\n\nx\0", "Unknown transaction"),
+        ("COMMIT\ntransaction:t\nreceipt:r\n\n\0", "Bad transaction"),
+        ("ABORT\ntransaction:t\nreceipt:r\n\n\0", "Bad transaction"),
+        ("SEND\ndestination:/queue/q\ntransaction:t\nreceipt:r\n\nx\0", "Bad transaction"),
         ("BEGIN\ntransaction:there\nreceipt:r\n\n\0", "Duplicate transaction"),
     ] {
         let mut world = World::new();
