@@ -5,8 +5,8 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, CloseReason, Delivery, Draft, Effects, Fetch, Grants, Kernel, LastValueWish, Limits, LinkId, OpenSession,
-    Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Ticket, Wish,
+    Answer, CloseReason, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish, Limits, LinkId,
+    OpenSession, Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Ticket, Wish,
 };
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 

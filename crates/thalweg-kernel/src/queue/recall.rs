@@ -41,7 +41,8 @@ impl Kernel {
             let mut found = VecDeque::new();
             let done = self.look(&filter, &mut cursor, now, &mut found);
             for message in found {
-                let is_meant = pattern.as_deref().is_none_or(|it| super::binding::pattern_matches(it, message.address()));
+                let is_meant =
+                    pattern.as_deref().is_none_or(|it| super::binding::pattern_matches(it, message.address()));
                 if !is_meant {
                     continue;
                 }
