@@ -110,7 +110,7 @@ impl Intake {
 
     /// Header and body at the start of `bytes`, if they are complete, the body is one frame at most, and nothing is
     /// wrong; only the properties are not looked at yet. For all else there is the slow way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn whole<'b>(&self, bytes: &'b [u8], channel: u16) -> Option<Whole<'b>> {
         let head = Frame::split(bytes, self.frame_max).ok()??;
         let start = HeaderStart::split(head.payload)?;

@@ -235,16 +235,17 @@ impl ServerSide {
         // The path of nearly every byte: a message whose frames are all here, or its settlement.
         match bytes.get(7..11) {
             Some([0, 60, 0, 40]) => {
-                if let Some((mut consumed, ch, publish)) = self.publish_method(bytes)
-                    && let Some(whole) = bytes.get(consumed..).and_then(|rest| self.intake.whole(rest, ch))
-                    && let Ok(properties) = whole.start.properties()
+                if let Some((len, ch, publish)) = self.publish_method(bytes)
+                    && let Some(whole) = bytes.get(len..).and_then(|rest| self.intake.whole(rest, ch))
                 {
                     let basic::Publish { exchange, routing_key, mandatory, immediate } = publish;
                     let (payload, header) = (whole.payload, whole.header);
-                    consumed += whole.consumed;
-                    let publish =
+                    let properties = BasicProperties::default();
+                    let mut publish =
                         Publish { ch, exchange, routing_key, mandatory, immediate, properties, payload, header };
-                    return Ok(Some((consumed, Event::Publish(publish))));
+                    if whole.start.fill(&mut publish.properties).is_ok() {
+                        return Ok(Some((len + whole.consumed, Event::Publish(publish))));
+                    }
                 }
             }
             Some([0, 60, 0, 80]) => {

@@ -73,6 +73,12 @@ impl<'b> HeaderStart<'b> {
     pub(crate) fn properties(&self) -> Result<BasicProperties<'b>, Malformed> {
         BasicProperties::decode(self.properties)
     }
+
+    /// As [`BasicProperties::fill`].
+    #[inline]
+    pub(crate) fn fill(&self, properties: &mut BasicProperties<'b>) -> Result<(), Malformed> {
+        properties.fill(self.properties)
+    }
 }
 
 /// Bytes of body that fit into one frame.

@@ -64,31 +64,37 @@ impl<'b> BasicProperties<'b> {
     /// Flags and properties.
     #[inline]
     pub(crate) fn decode(bytes: &'b [u8]) -> Result<Self, Malformed> {
+        let mut p = BasicProperties::default();
+        p.fill(bytes)?;
+        Ok(p)
+    }
+
+    /// As [`BasicProperties::decode`], where they will stay: they are too large to be moved about. Empty before.
+    #[inline]
+    pub(crate) fn fill(&mut self, bytes: &'b [u8]) -> Result<(), Malformed> {
         let mut arguments = Arguments::new(bytes);
         let a = &mut arguments;
         let flags = a.short()?;
-        let mut p = BasicProperties::default();
         if flags & CONTENT_TYPE != 0 {
-            p.content_type = Some(a.short_str()?);
+            self.content_type = Some(a.short_str()?);
         }
         if flags & CONTENT_ENCODING != 0 {
-            p.content_encoding = Some(a.short_str()?);
+            self.content_encoding = Some(a.short_str()?);
         }
         if flags & HEADERS != 0 {
-            p.headers = Some(a.table()?);
+            self.headers = Some(a.table()?);
         }
         if flags & DELIVERY_MODE != 0 {
-            p.delivery_mode = Some(a.octet()?);
+            self.delivery_mode = Some(a.octet()?);
         }
         if flags & PRIORITY != 0 {
-            p.priority = Some(a.octet()?);
+            self.priority = Some(a.octet()?);
         }
         // The rest is rare; one test passes it by.
         if flags & !(CONTENT_TYPE | CONTENT_ENCODING | HEADERS | DELIVERY_MODE | PRIORITY) != 0 {
-            p.decode_rest(flags, a)?;
+            self.decode_rest(flags, a)?;
         }
-        a.end()?;
-        Ok(p)
+        a.end()
     }
 
     fn decode_rest(&mut self, flags: u16, a: &mut Arguments<'b>) -> Result<(), Malformed> {
