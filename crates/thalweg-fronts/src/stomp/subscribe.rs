@@ -185,11 +185,14 @@ impl StompFront {
             auto_delete: wishes.auto_delete.unwrap_or(!is_durable),
             limits: wishes.limits,
         };
-        declare(kernel, session, &spec, &frame.destination, now, links)?;
+        let existed = declare(kernel, session, &spec, &frame.destination, now, links)?;
         let bind = BindSpec { exchange, to: BindTo::Queue(&address), key, arguments: &[] };
-        kernel
-            .bind(session, &bind, links)
-            .map_err(|refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination)))?;
+        let refused = |refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination));
+        kernel.bind(session, &bind, links).map_err(refused)?;
+        // Whoever comes back has had them.
+        if !existed && is_true(&frame.headers, &["x-last-value"]) {
+            kernel.recall(session, &address, exchange, key, now, links).map_err(refused)?;
+        }
         Ok(Source { address, shows, durable: is_durable })
     }
 
@@ -329,6 +332,7 @@ fn existing(address: String) -> Result<Source, Trouble> {
     Ok(Source { address, shows, durable: false })
 }
 
+/// Declares a queue; whether it was there already.
 fn declare(
     kernel: &mut Kernel,
     session: SessionId,
@@ -336,9 +340,9 @@ fn declare(
     destination: &str,
     now: Time,
     links: &mut Links,
-) -> Result<(), Trouble> {
+) -> Result<bool, Trouble> {
     match kernel.declare_queue(session, spec, now, links) {
-        Ok(_) => Ok(()),
+        Ok(status) => Ok(status.existed),
         Err(refusal) => Err(Trouble::refused(refusal, &format!("the queue of {destination}"))),
     }
 }

@@ -4,7 +4,7 @@ use crate::world::World;
 use thalweg_fronts::stomp::{Dialect, StompSettings};
 use thalweg_kernel::Limits;
 use thalweg_mqtt::{PublishOut, QoS, TextPairs};
-use thalweg_stomp::SendOut;
+use thalweg_stomp::{SendOut, SubscribeOut};
 
 struct Pairs(&'static [(&'static str, &'static str)]);
 
@@ -99,6 +99,35 @@ fn a_last_value_is_set_and_cleared_by_a_header() {
     assert_eq!(world.mqtt_messages(late), []);
     world.writes(who, b"SEND\ndestination:/topic/state\nretain:maybe\nreceipt:r\n\n\0");
     assert_eq!(world.hears_error(who, Some("r")).0, "precondition_failed");
+}
+
+#[test]
+fn last_values_come_first_if_the_subscriber_wants_them() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.mqtt("device"));
+    for (topic, payload) in [("plant/1/state", b"on"), ("plant/2/state", b"no"), ("other/1/state", b"xx")] {
+        let retained = PublishOut { qos: QoS::AtLeastOnce, retain: true, topic, payload, ..PublishOut::default() };
+        world.mqtt_publish(device, &retained);
+    }
+    let wants = SubscribeOut {
+        id: Some("1"),
+        destination: "/topic/plant.*.state",
+        headers: &[("x-last-value", "true")],
+        ..SubscribeOut::default()
+    };
+    world.subscribe(who, &wants);
+    let mut got: Vec<_> = world.messages(who).into_iter().map(|got| (got.destination, got.body)).collect();
+    got.sort();
+    let expected = [("/topic/plant.1.state", b"on"), ("/topic/plant.2.state", b"no")];
+    assert_eq!(got, expected.map(|(destination, body)| (destination.to_owned(), body.to_vec())));
+    world.listen(who, "2", "/topic/plant.#");
+    assert_eq!(world.texts(who), [""; 0], "nobody asked");
+    let durable = [("x-last-value", "true"), ("durable", "true")];
+    world.subscribe(who, &SubscribeOut { id: Some("3"), headers: &durable, ..wants });
+    assert_eq!(world.texts(who).len(), 2);
+    world.unsubscribe(who, "3", &[]);
+    world.subscribe(who, &SubscribeOut { id: Some("3"), headers: &durable, ..wants });
+    assert_eq!(world.texts(who), [""; 0], "whoever comes back has had them");
 }
 
 #[test]
