@@ -300,6 +300,28 @@ impl Links {
     /// Handles received bytes, packet by packet.
     #[inline]
     pub fn drive(&mut self, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Driven {
+        match self.get(id).map(|link| &link.front) {
+            Some(Front::Mqtt(_)) => self.drive_by(MqttFront::step, id, bytes, now, kernel),
+            Some(Front::Amqp(_)) => {
+                let driven = self.drive_by(AmqpFront::step, id, bytes, now, kernel);
+                AmqpFront::on_driven(self, id);
+                driven
+            }
+            Some(Front::Stomp(_)) => self.drive_by(StompFront::step, id, bytes, now, kernel),
+            None => Driven { consumed: 0, stopped: Stopped::Hold },
+        }
+    }
+
+    /// A loop of its own for each protocol.
+    #[inline(always)]
+    fn drive_by(
+        &mut self,
+        step: impl Fn(&mut Links, LinkId, &[u8], Time, &mut Kernel) -> Step,
+        id: LinkId,
+        bytes: &[u8],
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Driven {
         let mut consumed = 0;
         let stopped = loop {
             if self.should_flush() {
@@ -309,20 +331,12 @@ impl Links {
             if link.closing || link.pause_until.is_some() {
                 break Stopped::Hold;
             }
-            let step = match &mut link.front {
-                Front::Mqtt(_) => MqttFront::step(self, id, &bytes[consumed..], now, kernel),
-                Front::Amqp(_) => AmqpFront::step(self, id, &bytes[consumed..], now, kernel),
-                Front::Stomp(_) => StompFront::step(self, id, &bytes[consumed..], now, kernel),
-            };
-            match step {
+            match step(self, id, &bytes[consumed..], now, kernel) {
                 Step::Consumed(n) => consumed += n,
                 Step::NeedMore => break Stopped::NeedMore,
                 Step::Hold => break Stopped::Hold,
             }
         };
-        if let Some(Front::Amqp(_)) = self.get(id).map(|link| &link.front) {
-            AmqpFront::on_driven(self, id);
-        }
         Driven { consumed, stopped }
     }
 
@@ -644,6 +658,10 @@ impl Effects for Links {
         }
         self.unflushed += link.out.len() - before;
         let waiting = link.waiting();
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(id);
+        }
         self.wrote(id, waiting)
     }
 
@@ -721,23 +739,22 @@ impl Links {
         }
         self.unflushed += link.out.len() - before;
         let waiting = link.waiting();
-        self.wrote(id, waiting)
-    }
-
-    /// A delivery is in the output of a link in which so much waits now.
-    #[inline]
-    fn wrote(&mut self, id: LinkId, waiting: usize) -> Sent {
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return Sent::Gone };
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
         }
-        if waiting > self.limits.output_high {
-            if self.congested.last() != Some(&id) {
-                self.congested.push(id);
-            }
-            return Sent::Congested;
+        self.wrote(id, waiting)
+    }
+
+    /// A delivery is in the output of a link in which so much waits now.
+    #[inline(always)]
+    fn wrote(&mut self, id: LinkId, waiting: usize) -> Sent {
+        if waiting <= self.limits.output_high {
+            return Sent::Room;
         }
-        Sent::Room
+        if self.congested.last() != Some(&id) {
+            self.congested.push(id);
+        }
+        Sent::Congested
     }
 }

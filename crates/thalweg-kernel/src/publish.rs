@@ -204,7 +204,7 @@ impl Kernel {
 
     /// What most messages need, without what few do.
     #[inline]
-    pub(crate) fn spread<E: Effects>(
+    fn spread<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
@@ -212,12 +212,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let is_simple = draft.retain == RetainOp::None
-            && (draft.reliability == Reliability::AtMostOnce || !self.limits.journal)
-            && route.groups.is_empty()
-            && route.shards.is_empty()
-            && !route.has_queues()
-            && !route.receivers.is_empty();
+        let is_simple = route.is_simple
+            && draft.retain == RetainOp::None
+            && (draft.reliability == Reliability::AtMostOnce || !self.limits.journal);
         if !is_simple {
             return self.spread_fully(publisher, route, draft, now, fx);
         }
@@ -231,7 +228,7 @@ impl Kernel {
     }
 
     #[inline(never)]
-    fn spread_fully<E: Effects>(
+    pub(crate) fn spread_fully<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,

@@ -48,6 +48,8 @@ pub(crate) struct Route {
     /// The access rules' epoch then.
     pub(crate) epoch: u64,
     pub(crate) bucket: u16,
+    /// Receivers on this shard want it and nobody else: what most messages meet.
+    pub(crate) is_simple: bool,
     /// Receivers on this shard, each once.
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) groups: Vec<u32>,
@@ -147,6 +149,7 @@ impl Kernel {
     /// The route of an address as far as it concerns some of this shard's sessions.
     pub(crate) fn work_out_for(&self, address: &str, is_meant: impl Fn(&str) -> bool) -> Route {
         let mut route = self.work_out(address);
+        route.is_simple = false;
         route.receivers.retain(|receiver| self.sessions.get(receiver.session).is_some_and(|s| is_meant(&s.client)));
         route
     }
@@ -188,6 +191,10 @@ impl Kernel {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
+        route.is_simple = !route.receivers.is_empty()
+            && route.groups.is_empty()
+            && route.shards.is_empty()
+            && !route.has_queues();
         route
     }
 }

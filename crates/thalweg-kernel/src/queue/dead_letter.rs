@@ -105,7 +105,7 @@ impl Kernel {
             };
             self.ledger.own += 1;
             let route = self.route(&address);
-            self.spread(None, &route, &draft, now, fx);
+            self.spread_fully(None, &route, &draft, now, fx);
         }
     }
 }
