@@ -20,7 +20,7 @@ pub(crate) struct LimitsView {
 struct LimitRow {
     /// The configuration's key.
     key: &'static str,
-    /// What it bounds: each `session`, `group`, `address`, `request`, or the whole `process`.
+    /// What it bounds: each `session`, `group`, `queue`, `address`, `transaction`, or the whole `process`.
     per: &'static str,
     unit: &'static str,
     /// Nothing if there is no limit.
@@ -35,6 +35,7 @@ struct Part {
     totals: Totals,
     held: usize,
     fullest: Fullest,
+    counts: Counts,
 }
 
 /// The most that any one session or group uses.
@@ -45,6 +46,16 @@ struct Fullest {
     subscriptions: usize,
     group_messages: usize,
     group_bytes: usize,
+    queue_messages: usize,
+    queue_bytes: usize,
+}
+
+/// How many there are, on the shard where they are.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    queues: usize,
+    exchanges: usize,
+    bindings: usize,
 }
 
 pub(crate) async fn show(State(asker): State<Asker>) -> Answer<LimitsView> {
@@ -59,8 +70,18 @@ pub(crate) async fn show(State(asker): State<Asker>) -> Answer<LimitsView> {
             fullest.group_messages = fullest.group_messages.max(group.waiting);
             fullest.group_bytes = fullest.group_bytes.max(group.waiting_bytes);
         });
+        let mut counts = Counts::default();
+        inside.kernel.for_each_queue(|queue| {
+            counts.queues += 1;
+            fullest.queue_messages = fullest.queue_messages.max(queue.messages);
+            fullest.queue_bytes = fullest.queue_bytes.max(queue.bytes as usize);
+        });
+        inside.kernel.for_each_exchange(|exchange| {
+            counts.exchanges += usize::from(inside.kernel.has_queues());
+            counts.bindings += exchange.bindings.len();
+        });
         let (limits, totals) = (inside.kernel.limits().clone(), inside.kernel.totals());
-        Part { limits, totals, held: inside.kernel.bytes_held(), fullest }
+        Part { limits, totals, held: inside.kernel.bytes_held(), fullest, counts }
     });
     let said = said.await?;
     let memory_max = asker.observer().memory_bytes_max();
@@ -84,6 +105,12 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         group_messages_max,
         group_bytes_max,
         group_settle_timeout,
+        queues_max,
+        named_queue_messages_max,
+        named_queue_bytes_max,
+        exchanges_max,
+        bindings_max,
+        transaction_bytes_max,
         ..
     } = parts.first().map(|part| part.limits.clone()).unwrap_or_default();
     let row = |key, per, unit, max: u64, used| LimitRow { key, per, unit, max: Some(max), used };
@@ -137,6 +164,12 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         row("groups.messages_max", "group", "messages", group_messages_max as u64, top(|f| f.group_messages)),
         row("groups.bytes_max", "group", "bytes", group_bytes_max as u64, top(|f| f.group_bytes)),
         time("groups.settle_timeout", "group", group_settle_timeout),
+        row("queues.count_max", "process", "queues", queues_max as u64, sum(|part| part.counts.queues)),
+        row("queues.messages_max", "queue", "messages", named_queue_messages_max, top(|f| f.queue_messages)),
+        row("queues.bytes_max", "queue", "bytes", named_queue_bytes_max, top(|f| f.queue_bytes)),
+        row("queues.exchanges_max", "process", "exchanges", exchanges_max as u64, sum(|part| part.counts.exchanges)),
+        row("queues.bindings_max", "process", "bindings", bindings_max as u64, sum(|part| part.counts.bindings)),
+        row("queues.transaction_bytes_max", "transaction", "bytes", transaction_bytes_max as u64, None),
     ]
 }
 

@@ -29,6 +29,12 @@ pub(crate) struct Wanted {
     pub(crate) listener: Option<String>,
     /// Only the books of this prefix; with `*` at the end, of all that begin so.
     pub(crate) prefix: Option<String>,
+    /// Only this queue; with `*` at the end, all whose names begin so.
+    pub(crate) queue: Option<String>,
+    /// Only this exchange, likewise.
+    pub(crate) exchange: Option<String>,
+    /// Only what belongs to this tenant.
+    pub(crate) tenant: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
 }
@@ -57,9 +63,17 @@ impl Wanted {
             Ok(Query(wanted)) => wanted,
             Err(rejection) => return Err(Fault::bad(rejection.body_text(), mend())),
         };
-        let Wanted { client, filter, topic, listener, prefix, limit, after: _ } = &wanted;
-        let given =
-            [("client", client), ("filter", filter), ("topic", topic), ("listener", listener), ("prefix", prefix)];
+        let Wanted { client, filter, topic, listener, prefix, queue, exchange, tenant, limit, after: _ } = &wanted;
+        let given = [
+            ("client", client),
+            ("filter", filter),
+            ("topic", topic),
+            ("listener", listener),
+            ("prefix", prefix),
+            ("queue", queue),
+            ("exchange", exchange),
+            ("tenant", tenant),
+        ];
         for (name, given) in given {
             if given.is_some() && !takes.contains(&name) {
                 return Err(Fault::bad(format!("this list does not take ?{name}="), mend()));
@@ -83,6 +97,21 @@ impl Wanted {
     /// Whether a prefix's books are wanted.
     pub(crate) fn wants_prefix(&self, prefix: &str) -> bool {
         is_wanted(self.prefix.as_deref(), prefix)
+    }
+
+    /// Whether a queue is wanted.
+    pub(crate) fn wants_queue(&self, queue: &str) -> bool {
+        is_wanted(self.queue.as_deref(), queue)
+    }
+
+    /// Whether an exchange is wanted.
+    pub(crate) fn wants_exchange(&self, exchange: &str) -> bool {
+        is_wanted(self.exchange.as_deref(), exchange)
+    }
+
+    /// Whether what belongs to a tenant is wanted.
+    pub(crate) fn wants_tenant(&self, tenant: &str) -> bool {
+        is_wanted(self.tenant.as_deref(), tenant)
     }
 
     /// The key of the last row of the page before; none for the first page.

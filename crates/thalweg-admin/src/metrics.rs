@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-pub use gathered::Gathered;
+pub use gathered::{Gathered, QUEUES_SHOWN_MAX, QueueFigures, QueueSums};
 pub use reference::reference;
 pub use table::{Kind, METRICS, Metric};
 pub use text::render;

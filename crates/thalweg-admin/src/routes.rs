@@ -4,8 +4,8 @@ use crate::answer::Fault;
 use crate::ask::Asker;
 use crate::gate::{self, BODY_BYTES_MAX, Gate};
 use crate::{
-    connections, front_page, groups, health, journal, ledger, limits, metrics, overview, publish, retained, sessions,
-    subscriptions, trace,
+    connections, exchanges, front_page, groups, health, journal, ledger, limits, metrics, overview, publish, queues,
+    retained, sessions, subscriptions, trace,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -28,6 +28,8 @@ pub(crate) fn app(asker: Asker, token: Option<String>) -> Router {
         .route("/v1/subscriptions", get(subscriptions::list))
         .route("/v1/retained", get(retained::list))
         .route("/v1/groups", get(groups::list))
+        .route("/v1/queues", get(queues::list))
+        .route("/v1/exchanges", get(exchanges::list))
         .route("/v1/ledger", get(ledger::show))
         .route("/v1/journal", get(journal::show))
         .route("/v1/journal/backup", post(journal::backup))

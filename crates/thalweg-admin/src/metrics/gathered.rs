@@ -6,11 +6,15 @@ use crate::ask::Asker;
 use crate::ledger::{add_ledger, add_totals};
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
-use thalweg_kernel::{Account, Ledger, Totals};
+use thalweg_kernel::{Account, Kernel, Ledger, Totals};
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
 use thalweg_server::{JournalStatus, LoopCounts};
+
+/// The most queues that have series of their own.
+pub const QUEUES_SHOWN_MAX: usize = 1_000;
 
 /// What the process and its shards say.
 #[derive(Debug, Default)]
@@ -43,6 +47,10 @@ pub struct Gathered {
     pub connections: BTreeMap<String, u64>,
     /// The same by protocol and version.
     pub dialects: BTreeMap<&'static str, u64>,
+    /// Queues with names, summed up.
+    pub queues: QueueSums,
+    /// Each of them by its address, unless there are more than [`QUEUES_SHOWN_MAX`].
+    pub each_queue: BTreeMap<Arc<str>, QueueFigures>,
     /// The books of each prefix that has some, summed up.
     pub prefixes: BTreeMap<String, Account>,
     /// How the journal is; nothing if it is switched off.
@@ -51,6 +59,32 @@ pub struct Gathered {
     pub resident_bytes: u64,
     /// Processor time of the process, in seconds; 0 where the system does not say.
     pub cpu_seconds: f64,
+}
+
+/// All queues and exchanges.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueSums {
+    /// Queues there are.
+    pub count: u64,
+    /// What they hold.
+    pub figures: QueueFigures,
+    /// Exchanges there are, those that are always there included.
+    pub exchanges: u64,
+    /// Bindings of all exchanges.
+    pub bindings: u64,
+}
+
+/// What a queue holds, or all together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueFigures {
+    /// Messages that wait.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Messages given to consumers and not settled.
+    pub unsettled: u64,
+    /// Consumers.
+    pub consumers: u64,
 }
 
 /// What one shard says.
@@ -63,6 +97,8 @@ struct Part {
     held: usize,
     connections: BTreeMap<String, u64>,
     dialects: BTreeMap<&'static str, u64>,
+    queues: QueueSums,
+    each_queue: BTreeMap<Arc<str>, QueueFigures>,
     prefixes: Vec<(String, Account)>,
 }
 
@@ -77,6 +113,7 @@ impl Gathered {
                     *dialects.entry(session.dialect).or_insert(0) += 1;
                 }
             });
+            let (queues, each_queue) = queues_of(inside.kernel);
             Part {
                 shard: inside.shard,
                 counts: inside.counts,
@@ -86,6 +123,8 @@ impl Gathered {
                 held: inside.kernel.bytes_held(),
                 connections,
                 dialects,
+                queues,
+                each_queue,
                 prefixes: inside
                     .kernel
                     .accounts()
@@ -119,11 +158,60 @@ impl Gathered {
             for (dialect, count) in part.dialects {
                 *gathered.dialects.entry(dialect).or_insert(0) += count;
             }
+            gathered.queues.add(&part.queues);
+            gathered.each_queue.extend(part.each_queue);
             for (prefix, account) in part.prefixes {
                 add_account(gathered.prefixes.entry(prefix).or_default(), &account);
             }
         }
         Ok(gathered)
+    }
+}
+
+/// The queues of one shard. Nothing of each if there are too many: whoever stores the answers would store all of them.
+fn queues_of(kernel: &Kernel) -> (QueueSums, BTreeMap<Arc<str>, QueueFigures>) {
+    let (mut sums, mut each) = (QueueSums::default(), BTreeMap::new());
+    if !kernel.has_queues() {
+        return (sums, each);
+    }
+    kernel.for_each_queue(|queue| {
+        let figures = QueueFigures {
+            messages: queue.messages as u64,
+            bytes: queue.bytes,
+            unsettled: queue.unsettled as u64,
+            consumers: queue.consumers as u64,
+        };
+        sums.count += 1;
+        sums.figures.add(&figures);
+        if each.len() <= QUEUES_SHOWN_MAX {
+            each.insert(queue.address, figures);
+        }
+    });
+    if each.len() > QUEUES_SHOWN_MAX {
+        each.clear();
+    }
+    kernel.for_each_exchange(|exchange| {
+        sums.exchanges += 1;
+        sums.bindings += exchange.bindings.len() as u64;
+    });
+    (sums, each)
+}
+
+impl QueueSums {
+    fn add(&mut self, other: &QueueSums) {
+        self.count += other.count;
+        self.figures.add(&other.figures);
+        self.exchanges += other.exchanges;
+        self.bindings += other.bindings;
+    }
+}
+
+impl QueueFigures {
+    fn add(&mut self, other: &QueueFigures) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.unsettled += other.unsettled;
+        self.consumers += other.consumers;
     }
 }
 

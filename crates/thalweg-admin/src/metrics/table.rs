@@ -1,6 +1,6 @@
 //! Every metric, declared once: name, kind, unit, labels, meaning, and where its values come from.
 
-use super::gathered::Gathered;
+use super::gathered::{Gathered, QueueFigures};
 use crate::accounts::AccountView;
 use Kind::{Counter, Gauge, Histogram};
 use Read::{Each, One, Real, Stages};
@@ -220,6 +220,38 @@ pub static METRICS: &[Metric] = metrics! {
         "Bytes of last values."
         = One(|g| g.totals.retained_bytes as u64);
 
+    // Queues with names.
+    Gauge "thalweg_queues" in "queues":
+        "Queues that AMQP and STOMP clients have declared."
+        = One(|g| g.queues.count);
+    Gauge "thalweg_queues_messages" in "messages":
+        "Messages that wait in all of them."
+        = One(|g| g.queues.figures.messages);
+    Gauge "thalweg_queues_payload_bytes" in "bytes":
+        "Bytes of their payloads."
+        = One(|g| g.queues.figures.bytes);
+    Gauge "thalweg_queues_unsettled" in "messages":
+        "Messages given to consumers and not settled."
+        = One(|g| g.queues.figures.unsettled);
+    Gauge "thalweg_queues_consumers" in "consumers":
+        "Consumers of all queues."
+        = One(|g| g.queues.figures.consumers);
+    Gauge "thalweg_exchanges" in "exchanges":
+        "Exchanges, those that are always there included."
+        = One(|g| g.queues.exchanges);
+    Gauge "thalweg_bindings" in "bindings":
+        "Bindings of all exchanges."
+        = One(|g| g.queues.bindings);
+    Gauge "thalweg_queue_messages"["queue"] in "messages":
+        "Messages that wait in each queue, by its address; nothing if there are more than 1,000 queues."
+        = Each(|g, show| each_queue(g, show, |queue| queue.messages));
+    Gauge "thalweg_queue_unsettled"["queue"] in "messages":
+        "Those that were given to consumers and are not settled, likewise."
+        = Each(|g, show| each_queue(g, show, |queue| queue.unsettled));
+    Gauge "thalweg_queue_consumers"["queue"] in "consumers":
+        "Consumers of each queue, likewise."
+        = Each(|g, show| each_queue(g, show, |queue| queue.consumers));
+
     // Memory.
     Gauge "thalweg_memory_held_bytes" in "bytes" sys "store/messages/bytes":
         "Bytes of messages that wait, are in flight or are last values."
@@ -347,6 +379,10 @@ fn turned_away(g: &Gathered, show: &mut Show<'_>) {
 
 fn each_prefix(g: &Gathered, show: &mut Show<'_>, pick: fn(&AccountView) -> u64) {
     g.prefixes.iter().for_each(|(prefix, account)| show(prefix, pick(&AccountView::new(account))));
+}
+
+fn each_queue(g: &Gathered, show: &mut Show<'_>, pick: fn(&QueueFigures) -> u64) {
+    g.each_queue.iter().for_each(|(address, figures)| show(address, pick(figures)));
 }
 
 fn journal(g: &Gathered, pick: fn(&JournalStatus) -> u64) -> u64 {

@@ -252,16 +252,16 @@ pub struct Queue {
 pub struct Queues {
     /// Most queues.
     pub count_max: usize,
-    /// Most messages in a queue that was declared without a limit; `None` is no limit.
-    pub messages_max: Option<usize>,
-    /// Most bytes in a queue that was declared without a limit; `None` is no limit.
-    pub bytes_max: Option<usize>,
+    /// Most messages that wait in one queue.
+    pub messages_max: u64,
+    /// Most bytes of payload that wait in one queue.
+    pub bytes_max: u64,
     /// Most exchanges.
     pub exchanges_max: usize,
     /// Most bindings of all exchanges together.
     pub bindings_max: usize,
-    /// Most unsettled messages of one channel or subscription.
-    pub unsettled_max: usize,
+    /// Most bytes of messages of one transaction.
+    pub transaction_bytes_max: usize,
 }
 
 /// `session.*`

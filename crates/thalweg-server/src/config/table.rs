@@ -258,19 +258,17 @@ keys! {
 
     broker queues.count_max: Count { min: 1, max: 10_000_000 }, default "100000", Now;
         "Most queues that AMQP and STOMP clients may have declared. Further ones are refused.";
-    broker queues.messages_max: Count { min: 1, max: 1_000_000_000_000 }, default "off" none "off", Now;
-        "Most messages that wait in one queue, for queues that were declared without `x-max-length`. Beyond it the \
-         queue's own overflow decides, which without a word about it drops the message that has waited longest.";
-    broker queues.bytes_max: Size { min: KIB, max: 64 * TIB }, default "1GiB" none "off", Now;
-        "Most bytes that wait in one queue, for queues that were declared without `x-max-length-bytes`.";
+    broker queues.messages_max: Count { min: 1, max: 1_000_000_000_000 }, default "10000000", Now;
+        "Most messages that wait in one queue, whatever limit it was declared with. Further ones are refused: AMQP \
+         publishers that asked for confirmations hear `basic.nack`.";
+    broker queues.bytes_max: Size { min: KIB, max: 64 * TIB }, default "4GiB", Now;
+        "Most bytes of payload that wait in one queue, likewise.";
     broker queues.exchanges_max: Count { min: 1, max: 10_000_000 }, default "10000", Now;
         "Most exchanges that clients may have declared. Further ones are refused.";
     broker queues.bindings_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
         "Most bindings of all exchanges together. Further ones are refused.";
-    broker queues.unsettled_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
-        "Most messages that may be on the way to the consumers of one AMQP channel, or to one STOMP subscription, \
-         without an acknowledgement, whatever prefetch they ask for. Then nothing more is sent there until some are \
-         acknowledged.";
+    broker queues.transaction_bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
+        "Most bytes of messages published in one transaction that is not committed.";
 
     broker session.expiry_max: expiry(0), default "unlimited" none "unlimited", NewConnections;
         "Longest session expiry that MQTT 5 clients are granted; a longer wish is shortened, and the client is \
@@ -398,8 +396,8 @@ keys! {
     broker stomp.head_bytes_max: Size { min: KIB, max: 16 * MIB }, default "64KiB", NewConnections;
         "Most bytes of command and headers of one STOMP frame together.";
     broker stomp.prefetch: Count { min: 0, max: 4_294_967_295 }, default "0", NewConnections;
-        "Most unacknowledged messages of a STOMP subscription that does not say itself with `prefetch-count`. 0 leaves \
-         it to `queues.unsettled_max`.";
+        "Most unacknowledged messages of a STOMP subscription that does not say itself with `prefetch-count`. 0 is no \
+         limit.";
     broker stomp.subscriptions_max: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
         "Most subscriptions of one STOMP connection.";
     broker stomp.transactions_max: Count { min: 1, max: 65_536 }, default "64", NewConnections;
