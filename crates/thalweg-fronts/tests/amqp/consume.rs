@@ -1,0 +1,268 @@
+//! Taking from queues: credit, settlement, redelivery, ends.
+
+use crate::world::{Said, World};
+use thalweg_amqp::methods::{basic, channel, queue};
+use thalweg_amqp::{BasicProperties, Method, MethodId, ReplyCode};
+use thalweg_model::Span;
+
+fn fill(world: &mut World, who: crate::world::Who, queue: &str, count: usize) {
+    world.declare(who, queue);
+    for number in 0..count {
+        world.publish(who, "", queue, &number.to_string());
+    }
+}
+
+fn qos(world: &mut World, who: crate::world::Who, prefetch_count: u16, global: bool) {
+    let qos = basic::Qos { prefetch_size: 0, prefetch_count, global };
+    assert_eq!(world.call(who, &Method::BasicQos(qos)), [Said::Done("basic.qos-ok")]);
+}
+
+#[test]
+fn a_consumer_is_told_of_itself_before_its_first_message() {
+    let mut world = World::new();
+    let who = world.connect();
+    fill(&mut world, who, "q", 2);
+    let said = world.consume_with(who, &basic::Consume { queue: "q", ..Default::default() });
+    let [Said::Consuming(tag)] = &said[..] else { panic!("{said:?}") };
+    assert!(tag.starts_with("amq.ctag-"), "{tag}");
+    let got = world.got(who);
+    assert_eq!(
+        got.iter().map(|got| (got.tag, got.consumer.as_ref())).collect::<Vec<_>>(),
+        [(1, Some(tag)), (2, Some(tag))]
+    );
+}
+
+#[test]
+fn prefetch_bounds_each_consumer_or_the_whole_channel() {
+    for (global, expected) in [(false, 4), (true, 2)] {
+        let mut world = World::new();
+        let who = world.connect();
+        fill(&mut world, who, "q", 10);
+        qos(&mut world, who, 2, global);
+        for consumer_tag in ["a", "b"] {
+            world.consume_with(who, &basic::Consume { queue: "q", consumer_tag, ..Default::default() });
+        }
+        let got = world.got(who);
+        assert_eq!(got.len(), expected, "global: {global}");
+        world.ack(who, got[0].tag, false);
+        assert_eq!(world.got(who).len(), 1, "one settled makes room for one");
+        world.ack(who, 0, true);
+        assert_eq!(world.got(who).len(), expected.min(10 - expected - 1), "all settled");
+    }
+}
+
+#[test]
+fn every_delivery_of_a_channel_has_its_own_tag() {
+    let mut world = World::new();
+    let who = world.connect();
+    fill(&mut world, who, "q", 1);
+    fill(&mut world, who, "p", 1);
+    world.consume_with(who, &basic::Consume { queue: "q", no_ack: true, ..Default::default() });
+    world.consume_with(who, &basic::Consume { queue: "p", ..Default::default() });
+    world.publish(who, "", "q", "x");
+    let tags: Vec<u64> = world.got(who).iter().map(|got| got.tag).collect();
+    assert_eq!(tags, [1, 2, 3]);
+    world.ack(who, 2, false);
+    assert_eq!(world.said(who), []);
+}
+
+#[test]
+fn a_tag_that_is_not_known_ends_the_channel_and_only_that() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.ack(who, 7, false);
+    let text = "PRECONDITION_FAILED - unknown delivery tag 7".to_owned();
+    assert_eq!(world.said(who), [Said::ChannelClosed { ch: 1, code: 406, text }]);
+    world.channel(who, 1);
+    world.declare(who, "q");
+}
+
+#[test]
+fn rejected_messages_come_again_or_die() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare(who, "dead");
+    world.declare_args(who, "q", |table| {
+        table.str("x-dead-letter-exchange", "").str("x-dead-letter-routing-key", "dead");
+    });
+    world.publish(who, "", "q", "m");
+    world.consume(who, "q", false);
+    world.call(who, &Method::BasicReject(basic::Reject { delivery_tag: 1, requeue: true }));
+    world.call(who, &Method::BasicNack(basic::Nack { delivery_tag: 2, multiple: false, requeue: false }));
+    let got = world.got(who);
+    assert_eq!(got.iter().map(|got| (got.tag, got.redelivered)).collect::<Vec<_>>(), [(1, false), (2, true)]);
+    let dead = world.get(who, "dead").expect("it is dead");
+    assert_eq!((dead.key.as_str(), dead.text()), ("dead", "m"));
+    assert_eq!(dead.header_text("x-first-death-queue").as_deref(), Some("q"));
+    assert_eq!(dead.header_text("x-first-death-reason").as_deref(), Some("rejected"));
+}
+
+#[test]
+fn recover_gives_everything_unsettled_again() {
+    let mut world = World::new();
+    let who = world.connect();
+    fill(&mut world, who, "q", 3);
+    world.consume(who, "q", false);
+    world.got(who);
+    assert_eq!(
+        world.call(who, &Method::BasicRecover(basic::Recover { requeue: true })),
+        [Said::Done("basic.recover-ok")]
+    );
+    let got = world.got(who);
+    assert_eq!(
+        got.iter().map(|got| (got.text(), got.redelivered)).collect::<Vec<_>>(),
+        [("0", true), ("1", true), ("2", true)]
+    );
+}
+
+#[test]
+fn what_a_lost_consumer_had_comes_back_flagged_and_in_order() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    fill(&mut world, one, "q", 1000);
+    qos(&mut world, two, 500, false);
+    world.consume(two, "q", false);
+    assert_eq!(world.got(two).len(), 500);
+    world.lose(two);
+    world.consume(one, "q", false);
+    let got = world.got(one);
+    let numbers: Vec<usize> = got.iter().map(|got| got.text().parse().expect("a number")).collect();
+    assert_eq!(numbers, (0..1000).collect::<Vec<_>>());
+    assert_eq!(got.iter().filter(|got| got.redelivered).count(), 500);
+}
+
+#[test]
+fn a_cancelled_consumer_gets_nothing_more_and_may_still_settle() {
+    let mut world = World::new();
+    let who = world.connect();
+    fill(&mut world, who, "q", 1);
+    world.consume(who, "q", false);
+    let cancel = basic::Cancel { consumer_tag: "c", no_wait: false };
+    assert_eq!(world.call(who, &Method::BasicCancel(cancel)), [Said::Cancelled("c".into())]);
+    world.publish(who, "", "q", "later");
+    assert_eq!(world.texts(who), ["0"]);
+    world.ack(who, 1, false);
+    assert_eq!(world.said(who), []);
+}
+
+#[test]
+fn consumers_hear_that_their_queue_is_gone() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    world.declare(one, "q");
+    world.consume(two, "q", false);
+    assert_eq!(
+        world.call(one, &Method::QueueDelete(queue::Delete { queue: "q", ..Default::default() })),
+        [Said::Count(0)]
+    );
+    assert_eq!(world.said(two), [Said::Cancelled("c".into())]);
+}
+
+#[test]
+fn an_exclusive_consumer_keeps_others_out_and_they_hear_no_more_than_that() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    fill(&mut world, one, "q", 1);
+    world.consume_with(one, &basic::Consume { queue: "q", exclusive: true, ..Default::default() });
+    let said = world.consume_with(two, &basic::Consume { queue: "q", ..Default::default() });
+    let text = "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use".into();
+    assert_eq!(said, [Said::ChannelClosed { ch: 1, code: 403, text }]);
+}
+
+#[test]
+fn a_tag_names_one_consumer_of_a_channel() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare(who, "q");
+    world.consume(who, "q", false);
+    let said = world.consume_with(who, &basic::Consume { queue: "q", consumer_tag: "c", ..Default::default() });
+    let text = "NOT_ALLOWED - attempt to reuse consumer tag 'c'".into();
+    assert_eq!(said, [Said::Closed { code: 530, text }]);
+}
+
+#[test]
+fn an_empty_name_is_the_queue_that_was_declared_last() {
+    let mut world = World::new();
+    let who = world.connect();
+    let said = world.declare_with(who, &queue::Declare { exclusive: true, ..Default::default() });
+    let [Said::Declared { queue, .. }] = &said[..] else { panic!("{said:?}") };
+    assert!(queue.starts_with("amq.gen-"), "{queue}");
+    world.bind(who, "", "amq.direct", "");
+    world.publish(who, "amq.direct", queue, "by its own name");
+    assert_eq!(world.get(who, "").expect("it is there").text(), "by its own name");
+    let fresh = world.connect();
+    let said = world.call(fresh, &Method::BasicGet(basic::Get { queue: "", no_ack: true }));
+    let text = "NOT_FOUND - no previously declared queue".into();
+    assert_eq!(said, [Said::ChannelClosed { ch: 1, code: 404, text }]);
+}
+
+#[test]
+fn a_channel_that_closes_gives_back_what_it_had() {
+    let mut world = World::new();
+    let who = world.connect();
+    fill(&mut world, who, "q", 1);
+    world.channel(who, 2);
+    let consume = basic::Consume { queue: "q", ..Default::default() };
+    world.says(who, |machine, up| machine.method(2, &Method::BasicConsume(consume), up));
+    assert_eq!(world.texts(who), ["0"]);
+    world.said(who);
+    world.says(who, |machine, up| machine.channel_close(2, ReplyCode::ReplySuccess, "", MethodId::NONE, up));
+    assert_eq!(world.said(who), [Said::ChannelCloseConfirmed(2)]);
+    assert!(world.get(who, "q").expect("it is back").redelivered);
+}
+
+#[test]
+fn who_does_not_read_is_not_written_to_without_bound_and_gets_the_rest_later() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    world.declare(one, "q");
+    world.consume(two, "q", true);
+    world.read(two, false);
+    let body = "x".repeat(10_000);
+    for _ in 0..100 {
+        world.publish(one, "", "q", &body);
+    }
+    let link = world.link(two);
+    let waiting = world.links.get(link).expect("it is there").waiting();
+    assert!(waiting < 100_000, "{waiting}");
+    world.read(two, true);
+    assert_eq!(world.got(two).len(), 100);
+}
+
+#[test]
+fn flow_is_answered_and_pausing_deliveries_is_not_implemented() {
+    let mut world = World::new();
+    let who = world.connect();
+    let flow = |active| Method::ChannelFlow(channel::Flow { active });
+    assert_eq!(world.call(who, &flow(true)), [Said::Done("channel.flow-ok")]);
+    assert!(matches!(&world.call(who, &flow(false))[..], [Said::Closed { code: 540, .. }]));
+}
+
+#[test]
+fn priorities_order_what_waits() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare_args(who, "q", |table| {
+        table.i64("x-max-priority", 9);
+    });
+    for priority in [1, 5, 3, 5] {
+        let properties = BasicProperties { priority: Some(priority), ..BasicProperties::default() };
+        let publish = basic::Publish { routing_key: "q", ..Default::default() };
+        world.publish_with(who, &publish, &properties, &priority.to_string());
+    }
+    let got: Vec<_> = std::iter::from_fn(|| world.get(who, "q")).collect();
+    assert_eq!(got.iter().map(|got| got.text()).collect::<Vec<_>>(), ["5", "5", "3", "1"]);
+    assert_eq!(got[0].properties().priority, Some(5));
+}
+
+#[test]
+fn an_idle_queue_ends() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare_args(who, "q", |table| {
+        table.i64("x-expires", 1000);
+    });
+    world.wait(Span::from_millis(2500));
+    let said = world.declare_with(who, &queue::Declare { queue: "q", passive: true, ..Default::default() });
+    assert!(matches!(&said[..], [Said::ChannelClosed { code: 404, .. }]), "{said:?}");
+}

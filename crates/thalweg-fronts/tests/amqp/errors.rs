@@ -1,0 +1,146 @@
+//! What clients are told when something cannot be done: codes and texts that they, and their tests, look for.
+
+use crate::world::{Said, World};
+use thalweg_amqp::methods::{basic, exchange, queue};
+use thalweg_amqp::{BasicProperties, Method};
+
+fn is_told(method: Method<'_>, code: u16, text: &str) {
+    let mut world = World::new();
+    let (other, who) = (world.connect(), world.connect());
+    // Something to be at odds with.
+    world.declare(other, "q");
+    world.exchange(other, "x", "direct");
+    let exclusive = queue::Declare { queue: "locked", exclusive: true, ..Default::default() };
+    world.declare_with(other, &exclusive);
+    world.declare(other, "used");
+    world.consume(other, "used", true);
+    world.publish(other, "", "q", "m");
+    let said = world.call(who, &method);
+    let (told, reply) = match &said[..] {
+        [Said::ChannelClosed { ch: 1, code, text }] | [Said::Closed { code, text }] => (*code, text.as_str()),
+        other => panic!("{other:?} to {method:?}"),
+    };
+    assert_eq!((told, reply), (code, text), "{method:?}");
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    let text = "NOT_FOUND - no queue 'none' in vhost '/'";
+    is_told(Method::QueueDeclare(queue::Declare { queue: "none", passive: true, ..Default::default() }), 404, text);
+    is_told(Method::BasicConsume(basic::Consume { queue: "none", ..Default::default() }), 404, text);
+    is_told(Method::BasicGet(basic::Get { queue: "none", no_ack: true }), 404, text);
+    is_told(Method::QueuePurge(queue::Purge { queue: "none", ..Default::default() }), 404, text);
+    is_told(Method::QueueBind(queue::Bind { queue: "none", exchange: "x", ..Default::default() }), 404, text);
+    let text = "NOT_FOUND - no exchange 'none' in vhost '/'";
+    is_told(Method::QueueBind(queue::Bind { queue: "q", exchange: "none", ..Default::default() }), 404, text);
+    let passive = exchange::Declare { exchange: "none", passive: true, ..Default::default() };
+    is_told(Method::ExchangeDeclare(passive), 404, text);
+    is_told(Method::ExchangeBind(exchange::Bind { source: "none", destination: "x", ..Default::default() }), 404, text);
+    is_told(Method::ExchangeBind(exchange::Bind { source: "x", destination: "none", ..Default::default() }), 404, text);
+}
+
+#[test]
+fn what_differs_from_what_exists_fails_its_precondition() {
+    is_told(
+        Method::QueueDeclare(queue::Declare { queue: "q", durable: true, ..Default::default() }),
+        406,
+        "PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'",
+    );
+    is_told(
+        Method::ExchangeDeclare(exchange::Declare { exchange: "x", kind: "topic", ..Default::default() }),
+        406,
+        "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'x' in vhost '/': received 'topic' but current is 'direct'",
+    );
+}
+
+#[test]
+fn what_is_in_use_stays() {
+    is_told(
+        Method::QueueDelete(queue::Delete { queue: "used", if_unused: true, ..Default::default() }),
+        406,
+        "PRECONDITION_FAILED - queue 'used' in vhost '/' in use",
+    );
+    is_told(
+        Method::QueueDelete(queue::Delete { queue: "q", if_empty: true, ..Default::default() }),
+        406,
+        "PRECONDITION_FAILED - queue 'q' in vhost '/' not empty",
+    );
+}
+
+#[test]
+fn what_is_anothers_is_locked() {
+    let text = "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'locked' in vhost '/'. It could be \
+                originally declared on another connection or the exclusive property value does not match that of the \
+                original declaration.";
+    is_told(Method::QueueDeclare(queue::Declare { queue: "locked", ..Default::default() }), 405, text);
+    is_told(Method::BasicConsume(basic::Consume { queue: "locked", ..Default::default() }), 405, text);
+    is_told(Method::QueueDelete(queue::Delete { queue: "locked", ..Default::default() }), 405, text);
+}
+
+#[test]
+fn reserved_names_and_the_default_exchange_are_the_brokers() {
+    let text = "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'";
+    is_told(Method::QueueDeclare(queue::Declare { queue: "amq.mine", ..Default::default() }), 403, text);
+    let text = "ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'";
+    is_told(
+        Method::ExchangeDeclare(exchange::Declare { exchange: "amq.mine", kind: "direct", ..Default::default() }),
+        403,
+        text,
+    );
+    let text = "ACCESS_REFUSED - operation not permitted on the default exchange";
+    is_told(Method::QueueBind(queue::Bind { queue: "q", exchange: "", ..Default::default() }), 403, text);
+    is_told(Method::ExchangeDelete(exchange::Delete { exchange: "", ..Default::default() }), 403, text);
+}
+
+#[test]
+fn what_we_have_not_is_said_so() {
+    let kind = exchange::Declare { exchange: "y", kind: "odd", ..Default::default() };
+    is_told(Method::ExchangeDeclare(kind), 503, "COMMAND_INVALID - unknown exchange type 'odd'");
+    let qos = basic::Qos { prefetch_size: 1000, prefetch_count: 0, global: false };
+    is_told(Method::BasicQos(qos), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (1000)");
+    is_told(Method::BasicRecover(basic::Recover { requeue: false }), 540, "NOT_IMPLEMENTED - requeue=false");
+    is_told(
+        Method::TxCommit(thalweg_amqp::methods::tx::Commit),
+        406,
+        "PRECONDITION_FAILED - channel is not transactional",
+    );
+}
+
+#[test]
+fn deleting_what_is_not_there_is_no_error() {
+    let mut world = World::new();
+    let who = world.connect();
+    let queue = queue::Delete { queue: "none", ..Default::default() };
+    assert_eq!(world.call(who, &Method::QueueDelete(queue)), [Said::Count(0)]);
+    let exchange = exchange::Delete { exchange: "none", ..Default::default() };
+    assert_eq!(world.call(who, &Method::ExchangeDelete(exchange)), [Said::Done("exchange.delete-ok")]);
+}
+
+#[test]
+fn nobody_publishes_in_anothers_name() {
+    let mut world = World::new();
+    let who = world.connect();
+    let properties = BasicProperties { user_id: Some("zorro"), ..BasicProperties::default() };
+    world.publish_with(who, &basic::Publish { routing_key: "q", ..Default::default() }, &properties, "m");
+    let text = "PRECONDITION_FAILED - user_id property set to 'zorro' but authenticated user was 'guest'".into();
+    assert_eq!(world.said(who), [Said::ChannelClosed { ch: 1, code: 406, text }]);
+}
+
+#[test]
+fn confirms_that_were_owed_come_before_the_channel_ends() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.confirm(who);
+    world.says(who, |machine, up| {
+        for exchange in ["", "", "none"] {
+            let publish = basic::Publish { exchange, routing_key: "q", ..Default::default() };
+            let header = thalweg_amqp::ContentHeader::Properties(&BasicProperties::default());
+            machine.publish(1, &publish, header, b"m", up).expect("small");
+        }
+    });
+    let said = world.said(who);
+    assert!(
+        matches!(&said[..], [Said::Ack { tag: 2, multiple: true }, Said::ChannelClosed { code: 404, .. }]),
+        "{said:?}"
+    );
+}

@@ -1,0 +1,68 @@
+//! Transactions: all at once, or nothing.
+
+use crate::world::{Said, World};
+use thalweg_amqp::methods::{basic, confirm, tx};
+use thalweg_amqp::{BasicProperties, Method};
+
+#[test]
+fn publishes_and_settlements_happen_when_they_are_committed() {
+    let mut world = World::new();
+    let (who, other) = (world.connect(), world.connect());
+    world.declare(other, "in");
+    world.declare(other, "out");
+    world.publish(other, "", "in", "request");
+    assert_eq!(world.call(who, &Method::TxSelect(tx::Select)), [Said::Done("tx.select-ok")]);
+    world.consume(who, "in", false);
+    let tag = world.got(who)[0].tag;
+    world.publish(who, "", "out", "reply");
+    world.ack(who, tag, false);
+    assert_eq!(world.get(other, "out"), None);
+    assert_eq!(world.call(who, &Method::TxCommit(tx::Commit)), [Said::Done("tx.commit-ok")]);
+    assert_eq!(world.get(other, "out").expect("committed").text(), "reply");
+    world.lose(who);
+    assert_eq!(world.get(other, "in"), None, "it was settled");
+}
+
+#[test]
+fn what_is_rolled_back_never_happened() {
+    let mut world = World::new();
+    let (who, other) = (world.connect(), world.connect());
+    world.declare(other, "q");
+    world.call(who, &Method::TxSelect(tx::Select));
+    world.publish(who, "", "q", "never");
+    assert_eq!(world.call(who, &Method::TxRollback(tx::Rollback)), [Said::Done("tx.rollback-ok")]);
+    world.publish(who, "", "q", "later");
+    world.call(who, &Method::TxCommit(tx::Commit));
+    assert_eq!(world.get(other, "q").expect("it is there").text(), "later");
+    assert_eq!(world.get(other, "q"), None);
+}
+
+#[test]
+fn mandatory_messages_come_back_at_the_commit() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare(who, "q");
+    world.call(who, &Method::TxSelect(tx::Select));
+    for routing_key in ["q", "none", "q"] {
+        let publish = basic::Publish { routing_key, mandatory: true, ..Default::default() };
+        world.publish_with(who, &publish, &BasicProperties::default(), routing_key);
+    }
+    assert_eq!(world.got(who), []);
+    assert_eq!(world.call(who, &Method::TxCommit(tx::Commit)), [Said::Done("tx.commit-ok")]);
+    let got = world.got(who);
+    assert_eq!(got.iter().map(|got| (got.returned, got.text())).collect::<Vec<_>>(), [(Some(312), "none")]);
+}
+
+#[test]
+fn a_channel_confirms_or_has_transactions() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.confirm(who);
+    let text = "PRECONDITION_FAILED - cannot switch from confirm to tx mode".into();
+    assert_eq!(world.call(who, &Method::TxSelect(tx::Select)), [Said::ChannelClosed { ch: 1, code: 406, text }]);
+    world.channel(who, 1);
+    world.call(who, &Method::TxSelect(tx::Select));
+    let text = "PRECONDITION_FAILED - cannot switch from tx to confirm mode".into();
+    let said = world.call(who, &Method::ConfirmSelect(confirm::Select { no_wait: false }));
+    assert_eq!(said, [Said::ChannelClosed { ch: 1, code: 406, text }]);
+}
