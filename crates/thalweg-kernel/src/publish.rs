@@ -110,6 +110,43 @@ impl Kernel {
         Published { outcome, pause_until }
     }
 
+    /// Publishes to several addresses at once: a queue that several of them lead to gets one copy, with the draft's own
+    /// address. Others get one copy for each address they want.
+    pub fn publish_to_all<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        others: &[String],
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
+        let refused = |outcome| Published { outcome, pause_until: None };
+        if self.journal_full && self.must_refuse(id, &draft) {
+            return refused(Outcome::Full);
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return refused(Outcome::Denied) };
+        session.received += 1;
+        self.ledger.received += 1;
+        self.ledger.received_bytes += draft.payload.len() as u64;
+        let pause_until = session.meters.as_mut().and_then(|meters| meters.pause(draft.payload.len() as u64, now));
+        let mut routes = Vec::with_capacity(others.len());
+        for address in std::iter::once(draft.address).chain(others.iter().map(String::as_str)) {
+            match self.route_for(id, address) {
+                Ok(route) => routes.push((address, route)),
+                Err(outcome) => {
+                    self.ledger.refused += 1;
+                    return Published { outcome, pause_until };
+                }
+            }
+        }
+        let mut all = Route::clone(&routes[0].1);
+        for (address, route) in &routes[1..] {
+            all.add(address, route);
+        }
+        let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
+        Published { outcome, pause_until }
+    }
+
     /// Whether the message would have to be written down.
     #[cold]
     fn must_refuse(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {

@@ -41,7 +41,7 @@ pub(crate) const NO_LOCAL: u8 = 1;
 pub(crate) const RETAIN_AS_PUBLISHED: u8 = 2;
 
 /// Everything that wants an address. Shared and immutable.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
     /// The table's stamp when this was worked out.
     pub(crate) stamp: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Route {
 }
 
 /// A session that wants an address, through one subscription or several.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     pub(crate) session: SessionId,
     pub(crate) reliability: Reliability,
@@ -82,6 +82,22 @@ pub(crate) struct Receiver {
 impl Route {
     pub(crate) fn is_empty(&self) -> bool {
         !self.wants_more_than_queues() && !self.has_queues()
+    }
+
+    /// What `other` leads to, the route of another address the same message is published to.
+    pub(crate) fn add(&mut self, address: &str, other: &Route) {
+        self.is_simple = false;
+        for queue in &other.queues {
+            if !self.queues.contains(queue) {
+                self.queues.push(*queue);
+            }
+        }
+        self.conditional.extend(other.conditional.iter().cloned());
+        self.alternates.extend(other.alternates.iter().cloned());
+        self.redirects.extend(other.redirects.iter().cloned());
+        if other.wants_more_than_queues() {
+            self.redirects.push(address.into());
+        }
     }
 
     /// Whether sessions want it, here or elsewhere.
@@ -191,10 +207,8 @@ impl Kernel {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
-        route.is_simple = !route.receivers.is_empty()
-            && route.groups.is_empty()
-            && route.shards.is_empty()
-            && !route.has_queues();
+        route.is_simple =
+            !route.receivers.is_empty() && route.groups.is_empty() && route.shards.is_empty() && !route.has_queues();
         route
     }
 }

@@ -77,6 +77,24 @@ pub enum ShardMessage {
         /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
         from: (u64, u64),
     },
+    /// Which of your last values are for a queue of mine? Answered as often as it takes.
+    Recall {
+        /// The queue's index and number.
+        queue: (u32, u64),
+        /// The canonical filter, and what is really wanted if that is less.
+        wanted: (Box<str>, Option<Box<str>>),
+        /// Where to go on.
+        cursor: ScanCursor,
+    },
+    /// Some that are.
+    Recalled {
+        /// The queue's index and number.
+        queue: (u32, u64),
+        /// The values.
+        messages: Vec<Message>,
+        /// What to ask next, if there are more.
+        more: Option<Box<ShardMessage>>,
+    },
     /// Which of your last values match?
     Scan {
         /// Whose scan.
@@ -118,7 +136,9 @@ impl ShardMessage {
             ShardMessage::Publish { message, .. }
             | ShardMessage::PublishToGroup { message, .. }
             | ShardMessage::Retain { message, .. } => message.bytes(),
-            ShardMessage::Found { messages, .. } => messages.iter().map(Message::bytes).sum(),
+            ShardMessage::Found { messages, .. } | ShardMessage::Recalled { messages, .. } => {
+                messages.iter().map(Message::bytes).sum()
+            }
             _ => size_of::<ShardMessage>(),
         }
     }
@@ -152,6 +172,8 @@ impl Kernel {
                 self.answer_shard(from, question, fx);
             }
             ShardMessage::Done { question } => self.on_done(question, now, fx),
+            ShardMessage::Recall { queue, wanted, cursor } => self.on_recall(from, queue, wanted, cursor, now, fx),
+            ShardMessage::Recalled { queue, messages, more } => self.on_recalled(from, queue, messages, more, now, fx),
             ShardMessage::Scan { session, serial, filter, mut cursor } => {
                 let mut found = VecDeque::new();
                 let done = self.look(&filter, &mut cursor, now, &mut found);

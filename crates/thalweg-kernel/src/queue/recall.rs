@@ -1,21 +1,22 @@
 //! Last values come into a queue that was just bound.
 
-use super::binding::filter_of;
+use super::binding::{filter_of, pattern_matches};
 use super::spec::{ExchangeKind, Refusal};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Effects;
-use crate::ids::SessionId;
+use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
+use crate::shards::ShardMessage;
 use std::collections::VecDeque;
-use thalweg_model::{Filter, Time};
+use thalweg_model::{Filter, Message, Time};
 
-/// Last values that one call brings at the most.
-const RECALLED_MAX: u64 = 100_000;
+/// A filter of the route table, and what is really wanted if that is less.
+type Wanted = (Box<str>, Option<Box<str>>);
 
 impl Kernel {
     /// Puts the last values of all addresses that a key of an exchange wants into a queue, as if they were published now to
-    /// that queue alone; how many. Of last values only those of this shard; with several shards, others have the rest.
+    /// that queue alone. Those whose home is another shard come later. How many came at once.
     pub fn recall<E: Effects>(
         &mut self,
         id: SessionId,
@@ -36,29 +37,76 @@ impl Kernel {
         if Filter::check(&filter).is_err() || !session.access.allows(Permission::Subscribe, &filter) {
             return Err(Refusal::Denied);
         }
+        let number = self.queue(index).map_or(0, |queue| queue.number);
+        let wanted: Wanted = (filter.into(), pattern.map(Into::into));
+        self.tell_shards(fx, |_| ShardMessage::Recall {
+            queue: (index, number),
+            wanted: wanted.clone(),
+            cursor: ScanCursor::default(),
+        });
         let (mut cursor, mut count) = (ScanCursor::default(), 0);
         loop {
-            let mut found = VecDeque::new();
-            let done = self.look(&filter, &mut cursor, now, &mut found);
-            for message in found {
-                let is_meant =
-                    pattern.as_deref().is_none_or(|it| super::binding::pattern_matches(it, message.address()));
-                if !is_meant {
-                    continue;
-                }
-                count += 1;
-                self.accept(index, &message, now, fx);
-                if !self.pending_references.is_empty() {
-                    self.persist_kept(&message, false, self.limits.safety, fx);
-                }
-            }
-            if done || count >= RECALLED_MAX {
+            let (found, done) = self.look_for(&wanted, &mut cursor, now);
+            count += found.len() as u64;
+            self.accept_last_values(index, found, now, fx);
+            if done {
                 break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Some of this shard's last values, and whether they are the last.
+    fn look_for(&self, (filter, pattern): &Wanted, cursor: &mut ScanCursor, now: Time) -> (Vec<Message>, bool) {
+        let mut found = VecDeque::new();
+        let done = self.look(filter, cursor, now, &mut found);
+        let is_meant = |message: &Message| pattern.as_deref().is_none_or(|it| pattern_matches(it, message.address()));
+        (found.into_iter().filter(is_meant).collect(), done)
+    }
+
+    fn accept_last_values<E: Effects>(&mut self, index: u32, messages: Vec<Message>, now: Time, fx: &mut E) {
+        for message in messages {
+            self.accept(index, &message, now, fx);
+            if !self.pending_references.is_empty() {
+                self.persist_kept(&message, false, self.limits.safety, fx);
             }
         }
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
-        Ok(count)
+    }
+
+    /// Another shard wants last values for a queue of its own.
+    pub(crate) fn on_recall<E: Effects>(
+        &mut self,
+        from: ShardId,
+        queue: (u32, u64),
+        wanted: Wanted,
+        mut cursor: ScanCursor,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let (messages, done) = self.look_for(&wanted, &mut cursor, now);
+        let more = (!done).then(|| Box::new(ShardMessage::Recall { queue, wanted, cursor }));
+        fx.send(from, ShardMessage::Recalled { queue, messages, more });
+    }
+
+    /// Another shard has found some.
+    pub(crate) fn on_recalled<E: Effects>(
+        &mut self,
+        from: ShardId,
+        (index, number): (u32, u64),
+        messages: Vec<Message>,
+        more: Option<Box<ShardMessage>>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if self.queue(index).is_none_or(|queue| queue.number != number) {
+            return;
+        }
+        self.accept_last_values(index, messages, now, fx);
+        if let Some(more) = more {
+            fx.send(from, *more);
+        }
     }
 }

@@ -61,10 +61,18 @@ impl Kernel {
         Settled::Known
     }
 
-    /// Does all of a transaction and ends it; what became of its publishes, in their order. Nothing if there is none.
+    /// Does all of a transaction and ends it; what became of its publishes, in their order. Nothing if there is none. If
+    /// there is no room to write them down, nothing is done and all are [`Outcome::Full`].
     ///
     /// Its records are those of one command, so they are kept together or not at all.
     pub fn commit<E: Effects>(&mut self, id: SessionId, number: u32, now: Time, fx: &mut E) -> Option<Vec<Outcome>> {
+        let publishes = self.transaction_mut(id, number)?.steps.iter().filter(|step| matches!(step, Step::Publish(_)));
+        let publishes = publishes.count();
+        if self.journal_full && publishes > 0 {
+            // All or nothing: what must be written down cannot be.
+            self.abort(id, number, now, fx);
+            return Some(vec![Outcome::Full; publishes]);
+        }
         let transaction = self.take_transaction(id, number)?;
         self.bytes_held = self.bytes_held.saturating_sub(transaction.bytes);
         let mut outcomes = Vec::new();
