@@ -8,7 +8,8 @@ use crate::ledger::DropReason;
 use crate::publish::Draft;
 use crate::route_cache::Route;
 use crate::session::Pressure;
-use crate::{QueueOverflow, SessionId};
+use crate::shards::ShardMessage;
+use crate::{QueueOverflow, SessionId, ShardId};
 use thalweg_model::{DeathReason, Message, Properties, Reliability, Time};
 
 /// What queues made of a message.
@@ -99,11 +100,16 @@ impl Kernel {
             Draft { address, expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         let mut kept = None;
         self.spread_to_all(None, &route, &draft, &mut kept, now, fx);
-        let wanted = !route.receivers.is_empty() || !route.groups.is_empty();
-        if !route.groups.is_empty() {
+        if !route.groups.is_empty() || !route.shards.is_empty() {
             let message = self.keep(None, &draft, &mut kept, now);
+            let safety = self.limits.safety;
             for &group in &route.groups {
-                self.publish_to_group(group, &message, self.limits.safety, false, now, fx);
+                self.publish_to_group(group, &message, safety, false, now, fx);
+            }
+            for &shard in &route.shards {
+                self.ledger.forwarded += 1;
+                let message = message.clone();
+                fx.send(ShardId(shard), ShardMessage::Publish { message, safety, from: (0, 0), only: None });
             }
         }
         if !self.pending_references.is_empty()
@@ -112,7 +118,7 @@ impl Kernel {
             // Under its own address, so it is another message to the journal.
             self.persist_kept(&message, false, self.limits.safety, fx);
         }
-        wanted
+        route.wants_more_than_queues()
     }
 
     /// Puts a message into a queue, or straight into the hands of a consumer; whether it was refused.
