@@ -103,7 +103,7 @@ fn a_last_value_is_set_and_cleared_by_a_header() {
 
 #[test]
 fn last_values_come_first_if_the_subscriber_wants_them() {
-    let mut world = World::new();
+    let mut world = World::with(3, Limits::default(), StompSettings::default());
     let (who, device) = (world.connect(), world.mqtt("device"));
     for (topic, payload) in [("plant/1/state", b"on"), ("plant/2/state", b"no"), ("other/1/state", b"xx")] {
         let retained = PublishOut { qos: QoS::AtLeastOnce, retain: true, topic, payload, ..PublishOut::default() };
