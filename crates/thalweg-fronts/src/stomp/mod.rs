@@ -237,3 +237,15 @@ impl StompFront {
         StompFront::end(links, id, now, kernel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let (front, subscription) = (size_of::<StompFront>(), size_of::<subscription::Subscription>());
+        assert!(front <= 640, "{front} bytes");
+        assert!(subscription <= 128, "{subscription} bytes");
+    }
+}
