@@ -11,6 +11,7 @@
 pub mod address;
 pub mod amqp;
 mod batch;
+pub mod capabilities;
 mod link;
 mod login;
 pub mod mqtt;

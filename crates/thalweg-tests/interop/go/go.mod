@@ -5,6 +5,7 @@ go 1.24.0
 require (
 	github.com/eclipse/paho.golang v0.23.0
 	github.com/eclipse/paho.mqtt.golang v1.5.1
+	github.com/rabbitmq/amqp091-go v1.16.0
 )
 
 require (

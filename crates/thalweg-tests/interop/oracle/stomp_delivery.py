@@ -56,7 +56,7 @@ def topic_wildcards(stage, told):
         told(session.do("SUBSCRIBE", id=str(number), destination=f"/topic/{base}.{pattern}"))
     for key in ["a", "a.x", "a.x.y", "b.x"]:
         session.do("SEND", key, destination=f"/topic/{base}.{key}")
-    got = session.receive(9, 3)
+    got = session.receive(10, 3)
     for number in range(4):
         mine = [f for f in got if f.headers["subscription"] == str(number)]
         told(f"{number}: {[(f.headers['destination'], f.body.decode()) for f in mine]}")

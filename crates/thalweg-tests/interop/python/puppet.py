@@ -39,6 +39,12 @@ def closed_event(peer, reason):
     write({"event": "closed", "peer": peer, "reason": reason})
 
 
+def event(kind, peer, **fields):
+    """Any other event; what is None was not there."""
+    there = {key: value for key, value in fields.items() if value is not None}
+    write({"event": kind, "peer": peer, **there})
+
+
 def run(peer_class):
     peers = {}
 

@@ -125,6 +125,50 @@ func Run(newPeer func(name string) Peer) {
 	}
 }
 
+// Serve obeys standard input until it ends, for a library whose verbs are not those of Command: each peer is a function
+// of the verb and the whole line.
+func Serve(newPeer func(name string) func(verb string, line json.RawMessage) (Fields, error)) {
+	peers := map[string]func(string, json.RawMessage) (Fields, error){}
+	write(Fields{"event": "ready"})
+	input := bufio.NewReaderSize(os.Stdin, 1<<20)
+	for {
+		line, err := input.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var command struct {
+			ID   int    `json:"id"`
+			Do   string `json:"do"`
+			Peer string `json:"peer"`
+		}
+		if err := json.Unmarshal(line, &command); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if command.Do == "connect" {
+			peers[command.Peer] = newPeer(command.Peer)
+		}
+		peer := peers[command.Peer]
+		go func() {
+			reply, err := peer(command.Do, line)
+			if reply == nil {
+				reply = Fields{}
+			}
+			reply["reply"] = command.ID
+			if err != nil {
+				reply["error"] = err.Error()
+			}
+			write(reply)
+		}()
+	}
+}
+
+// Event tells of anything that happened to a peer.
+func Event(kind, peer string, fields Fields) {
+	fields["event"], fields["peer"] = kind, peer
+	write(fields)
+}
+
 func obey(peer Peer, command Command) (Fields, error) {
 	switch command.Do {
 	case "connect":

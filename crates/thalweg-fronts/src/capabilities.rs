@@ -1,0 +1,595 @@
+//! What each protocol can say of a message, and so what becomes of a message between two of them.
+//!
+//! *Knows:* the records of all fronts and nothing of their code. *Must never know:* a link, the kernel.
+//!
+//! Loss is declared, not accidental: [`expected`] is worked out from the records alone, `docs/interop.md` is made of it, and
+//! the interop tests hold real clients to it, cell by cell. A front that learns something changes its record here.
+
+use std::fmt::Write as _;
+
+/// A protocol, or a version of one that can say other things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// MQTT 3.1 and 3.1.1.
+    Mqtt3,
+    /// MQTT 5.0.
+    Mqtt5,
+    /// AMQP 0-9-1.
+    Amqp,
+    /// STOMP 1.0 to 1.2.
+    Stomp,
+}
+
+impl Protocol {
+    /// All of them, in the order of the tables.
+    pub const ALL: [Protocol; 4] = [Protocol::Mqtt3, Protocol::Mqtt5, Protocol::Amqp, Protocol::Stomp];
+
+    /// What it can say.
+    pub const fn capabilities(self) -> &'static Capabilities {
+        match self {
+            Protocol::Mqtt3 => &MQTT_3,
+            Protocol::Mqtt5 => &MQTT_5,
+            Protocol::Amqp => &AMQP,
+            Protocol::Stomp => &STOMP,
+        }
+    }
+}
+
+/// What a protocol can say of a message and of who wants it.
+#[derive(Debug)]
+pub struct Capabilities {
+    /// As users call it.
+    pub name: &'static str,
+    /// The best it promises, on the way in and on the way out.
+    pub reliability: &'static str,
+    /// How addresses are written.
+    pub syntax: Syntax,
+    /// The longest address it can name.
+    pub address_bytes_max: Option<usize>,
+    /// The publisher can say what the payload is.
+    pub content_type: bool,
+    /// Properties of the user's own.
+    pub properties: PropertyModel,
+    /// What ties an answer to its request.
+    pub correlation: CorrelationModel,
+    /// How a message can say where its answer goes.
+    pub reply_to: Option<&'static str>,
+    /// The unit in which it says how long a message lives.
+    pub expiry: Option<ExpiryUnit>,
+    /// The greatest priority it can say.
+    pub priority_max: Option<u8>,
+    /// How a publisher makes a message the last value of its address.
+    pub last_value_in: Option<&'static str>,
+    /// How a subscriber gets last values.
+    pub last_value_out: &'static str,
+    /// How a receiver is told that a message may have come before.
+    pub redelivered: Redelivered,
+    /// How a message is sent to a queue, and how one is taken from it.
+    pub queue: &'static str,
+    /// How a client joins the group `g` on the filter `a/+`.
+    pub group: &'static str,
+}
+
+/// How levels are joined and which wildcards there are.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Syntax {
+    /// What an address looks like.
+    pub example: &'static str,
+    /// Between levels.
+    pub separator: char,
+    /// One level, any number of levels.
+    pub wildcards: (&'static str, &'static str),
+    /// What is written `%HH` within a level.
+    pub escaped: &'static str,
+}
+
+/// Properties of the user's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropertyModel {
+    /// None.
+    No,
+    /// Text; a name may repeat, and the order counts.
+    RepeatableText,
+    /// Text; of each name one.
+    UniqueText,
+    /// Typed; of each name one.
+    UniqueTyped,
+}
+
+/// What ties an answer to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CorrelationModel {
+    /// Nothing.
+    No,
+    /// Bytes.
+    Bytes,
+    /// Short text; bytes go by a header.
+    ShortText,
+    /// Text; bytes are encoded, and a header says so.
+    Text,
+}
+
+/// The unit of an expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryUnit {
+    /// Whole seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+/// How a receiver is told that a message may have come before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redelivered {
+    /// On every repetition, whoever gets it.
+    ToAnybody(&'static str),
+    /// Only to the session that had it.
+    ToItsSession(&'static str),
+}
+
+const MQTT_SYNTAX: Syntax =
+    Syntax { example: "a/b", separator: '/', wildcards: ("+", "#"), escaped: "`/` `+` `#` and NUL, which cannot occur" };
+
+const DOTS: &str = "`.`, and a level that is `*` or `#` as a whole";
+
+/// MQTT 3.1 and 3.1.1.
+pub const MQTT_3: Capabilities = Capabilities {
+    name: "MQTT 3.1.1",
+    reliability: "exactly once",
+    syntax: MQTT_SYNTAX,
+    address_bytes_max: Some(65_535),
+    content_type: false,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: None,
+    expiry: None,
+    priority_max: None,
+    last_value_in: Some("retain flag"),
+    last_value_out: "always",
+    redelivered: Redelivered::ToItsSession("DUP"),
+    queue: "publish to `$q/name`, subscribe to `$share/name/$q/name`",
+    group: "`$share/g/a/+`",
+};
+
+/// MQTT 5.0.
+pub const MQTT_5: Capabilities = Capabilities {
+    name: "MQTT 5",
+    content_type: true,
+    properties: PropertyModel::RepeatableText,
+    correlation: CorrelationModel::Bytes,
+    reply_to: Some("Response Topic"),
+    expiry: Some(ExpiryUnit::Seconds),
+    last_value_out: "Retain Handling",
+    ..MQTT_3
+};
+
+/// AMQP 0-9-1.
+pub const AMQP: Capabilities = Capabilities {
+    name: "AMQP 0-9-1",
+    reliability: "at least once",
+    syntax: Syntax { example: "`amq.topic`, key `a.b`", separator: '.', wildcards: ("*", "#"), escaped: DOTS },
+    address_bytes_max: Some(255),
+    content_type: true,
+    properties: PropertyModel::UniqueTyped,
+    correlation: CorrelationModel::ShortText,
+    reply_to: Some("`reply-to`, a key of the default exchange"),
+    expiry: Some(ExpiryUnit::Milliseconds),
+    priority_max: Some(255),
+    last_value_in: Some("header `x-retain: set`"),
+    last_value_out: "argument `x-last-value: true` of bind",
+    redelivered: Redelivered::ToAnybody("`redelivered`"),
+    queue: "default exchange, key `name`; consume from `name`",
+    group: "consume from `$g/g/a/+`",
+};
+
+/// STOMP 1.0 to 1.2, in the dialect of RabbitMQ.
+pub const STOMP: Capabilities = Capabilities {
+    name: "STOMP 1.2",
+    reliability: "at least once",
+    syntax: Syntax { example: "`/topic/a.b`", separator: '.', wildcards: ("*", "#"), escaped: DOTS },
+    address_bytes_max: None,
+    content_type: true,
+    properties: PropertyModel::UniqueText,
+    correlation: CorrelationModel::Text,
+    reply_to: Some("`reply-to`, a destination"),
+    expiry: Some(ExpiryUnit::Milliseconds),
+    priority_max: Some(255),
+    last_value_in: Some("header `retain:set`"),
+    last_value_out: "header `x-last-value:true` of SUBSCRIBE",
+    redelivered: Redelivered::ToAnybody("`redelivered:true`"),
+    queue: "send to and subscribe to `/queue/name`",
+    group: "subscribe to `/amq/queue/$g/g/a/+`",
+};
+
+/// A side of a message that a receiver may see otherwise than its publisher meant it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Aspect {
+    /// Every byte value, nothing at all, a megabyte.
+    Payload,
+    /// Where it was published, traps included.
+    Address,
+    /// An address of 300 bytes.
+    LongAddress,
+    /// What wildcards match.
+    Wildcard,
+    /// Messages of one publisher on one address.
+    Order,
+    /// Media type.
+    ContentType,
+    /// Properties that are text.
+    TextProperty,
+    /// Properties of one name.
+    RepeatedProperty,
+    /// Properties that are numbers or truth values.
+    TypedProperty,
+    /// Properties that are bytes.
+    BinaryProperty,
+    /// Text that ties an answer to its request.
+    Correlation,
+    /// Bytes that do.
+    BinaryCorrelation,
+    /// Where the answer goes.
+    Reply,
+    /// How long it lives.
+    Expiry,
+    /// Its priority.
+    Priority,
+    /// The last value of its address, for those who come later.
+    LastValue,
+    /// From a queue, after the consumer that had it is gone.
+    Redelivery,
+}
+
+impl Aspect {
+    /// All of them, in the order of the document.
+    pub const ALL: [Aspect; 17] = [
+        Aspect::Payload,
+        Aspect::Address,
+        Aspect::LongAddress,
+        Aspect::Wildcard,
+        Aspect::Order,
+        Aspect::ContentType,
+        Aspect::TextProperty,
+        Aspect::RepeatedProperty,
+        Aspect::TypedProperty,
+        Aspect::BinaryProperty,
+        Aspect::Correlation,
+        Aspect::BinaryCorrelation,
+        Aspect::Reply,
+        Aspect::Expiry,
+        Aspect::Priority,
+        Aspect::LastValue,
+        Aspect::Redelivery,
+    ];
+
+    /// What the document says of it, as a heading and in a sentence.
+    pub const fn title(self) -> (&'static str, &'static str) {
+        match self {
+            Aspect::Payload => ("Payload", "Every byte value, nothing at all, and a megabyte."),
+            Aspect::Address => {
+                ("Address", "Empty levels, a `.` in a level, a literal `%2F`, wildcard characters of the other side.")
+            }
+            Aspect::LongAddress => ("Long address", "An address of 300 bytes."),
+            Aspect::Wildcard => ("Wildcards", "One level and any number of levels, in the subscriber's own syntax."),
+            Aspect::Order => ("Order", "Messages of one publisher on one address, to one subscriber."),
+            Aspect::ContentType => ("Content type", "A media type, as `text/plain`."),
+            Aspect::TextProperty => ("User property", "A property of the user's own whose value is text."),
+            Aspect::RepeatedProperty => ("Repeated user property", "Several properties of one name."),
+            Aspect::TypedProperty => ("Typed user property", "A whole number, a truth value."),
+            Aspect::BinaryProperty => ("Binary user property", "Bytes that are no text."),
+            Aspect::Correlation => ("Correlation", "Text that ties an answer to its request."),
+            Aspect::BinaryCorrelation => ("Binary correlation", "Bytes that do, and are no text."),
+            Aspect::Reply => {
+                ("Reply", "The publisher asks, the subscriber answers where it is told to, the answer arrives.")
+            }
+            Aspect::Expiry => ("Expiry", "A lifetime that the publisher gives, seen after the message has waited."),
+            Aspect::Priority => ("Priority", "A priority that the publisher gives."),
+            Aspect::LastValue => ("Last value", "A message that is kept for whoever subscribes later."),
+            Aspect::Redelivery => ("Redelivery", "From a queue, after a consumer that had not settled it is gone."),
+        }
+    }
+}
+
+/// What a subscriber sees of what a publisher said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// What was said.
+    Exact,
+    /// What was said, by a rule.
+    Rule(Rule),
+    /// Nothing of it; the message itself arrives.
+    Dropped,
+    /// Nothing, because the publisher cannot say it.
+    Unsaid,
+}
+
+/// How something is said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// The same levels in another syntax.
+    OtherSyntax,
+    /// The key is cut, a header has all of it.
+    CutKey,
+    /// Of one name only the first is left.
+    FirstOfName,
+    /// Values become text.
+    AsText,
+    /// Bytes in a header of their own.
+    CorrelationHeader,
+    /// Bytes as base64.
+    CorrelationBase64,
+    /// The place is written so that it can be answered to.
+    ReplyAlias,
+    /// Whole seconds that are left.
+    SecondsLeft,
+    /// Milliseconds that are left.
+    MillisecondsLeft,
+    /// Kept, and not counted down.
+    AsSent,
+    /// Another client gets it, unflagged.
+    Unflagged,
+}
+
+impl Rule {
+    const ALL: [Rule; 11] = [
+        Rule::OtherSyntax,
+        Rule::CutKey,
+        Rule::FirstOfName,
+        Rule::AsText,
+        Rule::CorrelationHeader,
+        Rule::CorrelationBase64,
+        Rule::ReplyAlias,
+        Rule::SecondsLeft,
+        Rule::MillisecondsLeft,
+        Rule::AsSent,
+        Rule::Unflagged,
+    ];
+
+    /// A short name and the whole rule.
+    pub const fn text(self) -> (&'static str, &'static str) {
+        match self {
+            Rule::OtherSyntax => (
+                "other syntax",
+                "The same levels, joined by the subscriber's separator; what a level holds that would be read as something \
+                 else there is written `%HH`. Written back the address is what it was, byte for byte.",
+            ),
+            Rule::CutKey => (
+                "cut key",
+                "A routing key holds 255 bytes. A longer one is cut and ends in a hash of the whole; header `x-address` has \
+                 the whole address.",
+            ),
+            Rule::FirstOfName => ("first of a name", "Names are unique there: of several properties of one name the first."),
+            Rule::AsText => ("as text", "Whole numbers in decimal, truth values as `true` and `false`."),
+            Rule::CorrelationHeader => {
+                ("header", "What is no text, or longer than 255 bytes, comes in header `x-correlation-id`, as bytes.")
+            }
+            Rule::CorrelationBase64 => (
+                "base64",
+                "What is no text comes as base64, and header `correlation-id-encoding:base64` says so; said like that it \
+                 is taken for bytes, too.",
+            ),
+            Rule::ReplyAlias => (
+                "alias",
+                "The place is written in the subscriber's words, where it is something to send to: a queue by its name, \
+                 a topic as `$a/<address>` for AMQP, whose servers answer to the default exchange. What the subscriber sends \
+                 there arrives, with the correlation.",
+            ),
+            Rule::SecondsLeft => ("seconds left", "What is left of it, in whole seconds, rounded up."),
+            Rule::MillisecondsLeft => ("milliseconds left", "What is left of it, in milliseconds."),
+            Rule::AsSent => (
+                "as sent",
+                "As the publisher wrote it, as RabbitMQ does; the message is dropped in time all the same.",
+            ),
+            Rule::Unflagged => (
+                "unflagged",
+                "Another subscriber of the group gets it, without a flag: DUP tells a session of its own messages only.",
+            ),
+        }
+    }
+}
+
+/// What a subscriber of `to` sees of what a publisher of `from` said.
+pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell {
+    let exact_if = |can_say: bool, can_hear: bool| match (can_say, can_hear) {
+        (false, _) => Cell::Unsaid,
+        (true, false) => Cell::Dropped,
+        (true, true) => Cell::Exact,
+    };
+    match aspect {
+        Aspect::Payload | Aspect::Order | Aspect::Wildcard | Aspect::LastValue => Cell::Exact,
+        Aspect::Address => in_syntax(from, to),
+        Aspect::LongAddress => match (from.address_bytes_max, to.address_bytes_max) {
+            (Some(0..300), _) => Cell::Unsaid,
+            (_, Some(0..300)) => Cell::Rule(Rule::CutKey),
+            _ => in_syntax(from, to),
+        },
+        Aspect::ContentType => exact_if(from.content_type, to.content_type),
+        Aspect::TextProperty => exact_if(from.properties != PropertyModel::No, to.properties != PropertyModel::No),
+        Aspect::RepeatedProperty => match (from.properties, to.properties) {
+            (PropertyModel::RepeatableText, PropertyModel::UniqueText | PropertyModel::UniqueTyped) => {
+                Cell::Rule(Rule::FirstOfName)
+            }
+            (from, to) => exact_if(from == PropertyModel::RepeatableText, to == PropertyModel::RepeatableText),
+        },
+        Aspect::TypedProperty => match (from.properties, to.properties) {
+            (PropertyModel::UniqueTyped, PropertyModel::RepeatableText | PropertyModel::UniqueText) => {
+                Cell::Rule(Rule::AsText)
+            }
+            (from, to) => exact_if(from == PropertyModel::UniqueTyped, to == PropertyModel::UniqueTyped),
+        },
+        Aspect::BinaryProperty => {
+            exact_if(from.properties == PropertyModel::UniqueTyped, to.properties == PropertyModel::UniqueTyped)
+        }
+        Aspect::Correlation => {
+            exact_if(from.correlation != CorrelationModel::No, to.correlation != CorrelationModel::No)
+        }
+        Aspect::BinaryCorrelation => match (from.correlation, to.correlation) {
+            (CorrelationModel::No, _) => Cell::Unsaid,
+            (_, CorrelationModel::No) => Cell::Dropped,
+            (from, to) if from == to => Cell::Exact,
+            (_, CorrelationModel::Bytes) => Cell::Exact,
+            (_, CorrelationModel::ShortText) => Cell::Rule(Rule::CorrelationHeader),
+            (_, CorrelationModel::Text) => Cell::Rule(Rule::CorrelationBase64),
+        },
+        Aspect::Reply => match exact_if(from.reply_to.is_some(), to.reply_to.is_some()) {
+            Cell::Exact if from.reply_to != to.reply_to => Cell::Rule(Rule::ReplyAlias),
+            cell => cell,
+        },
+        Aspect::Expiry => match (from.expiry, to.expiry) {
+            (None, _) => Cell::Unsaid,
+            (_, None) => Cell::Dropped,
+            // The one protocol that gives the publisher's own header back unchanged.
+            _ if from.properties == PropertyModel::UniqueTyped && to.properties == PropertyModel::UniqueTyped => {
+                Cell::Rule(Rule::AsSent)
+            }
+            (_, Some(ExpiryUnit::Seconds)) => Cell::Rule(Rule::SecondsLeft),
+            (_, Some(ExpiryUnit::Milliseconds)) => Cell::Rule(Rule::MillisecondsLeft),
+        },
+        Aspect::Priority => exact_if(from.priority_max.is_some(), to.priority_max.is_some()),
+        Aspect::Redelivery => match to.redelivered {
+            Redelivered::ToAnybody(_) => Cell::Exact,
+            Redelivered::ToItsSession(_) => Cell::Rule(Rule::Unflagged),
+        },
+    }
+}
+
+fn in_syntax(from: &Capabilities, to: &Capabilities) -> Cell {
+    if from.syntax == to.syntax { Cell::Exact } else { Cell::Rule(Rule::OtherSyntax) }
+}
+
+/// `docs/interop.md`, all of it.
+pub fn document() -> String {
+    let mut out = String::from(
+        "# What becomes of a message between protocols\n\n\
+         Made from `crates/thalweg-fronts/src/capabilities.rs` by `cargo xtask docs --bless`; the interop tests\n\
+         (`cargo xtask interop`) hold real clients to every cell. Rows publish, columns receive.\n\n\
+         *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
+         –: the publisher cannot say it.\n",
+    );
+    for aspect in Aspect::ALL {
+        let (title, meaning) = aspect.title();
+        let _ = write!(out, "\n## {title}\n\n{meaning}\n\n|");
+        for to in Protocol::ALL {
+            let _ = write!(out, " | → {}", to.capabilities().name);
+        }
+        out.push_str(" |\n|---|---|---|---|---|\n");
+        for from in Protocol::ALL {
+            let _ = write!(out, "| {} →", from.capabilities().name);
+            for to in Protocol::ALL {
+                let cell = match expected(from.capabilities(), to.capabilities(), aspect) {
+                    Cell::Exact => "exact",
+                    Cell::Rule(rule) => rule.text().0,
+                    Cell::Dropped => "dropped",
+                    Cell::Unsaid => "–",
+                };
+                let _ = write!(out, " | {cell}");
+            }
+            out.push_str(" |\n");
+        }
+    }
+    out.push_str("\n## Rules\n\n| rule | what it means |\n|---|---|\n");
+    for rule in Rule::ALL {
+        let (name, text) = rule.text();
+        let _ = writeln!(out, "| {name} | {text} |");
+    }
+    out.push_str("\n## What each protocol can say\n\n|");
+    for protocol in Protocol::ALL {
+        let _ = write!(out, " | {}", protocol.capabilities().name);
+    }
+    out.push_str(" |\n|---|---|---|---|---|\n");
+    let no = |text: Option<&'static str>| text.unwrap_or("–").to_owned();
+    let rows: [(&str, fn(&Capabilities, &dyn Fn(Option<&'static str>) -> String) -> String); 14] = [
+        ("at best", |c, _| c.reliability.to_owned()),
+        ("address", |c, _| c.syntax.example.to_owned()),
+        ("wildcards", |c, _| format!("`{}` `{}`", c.syntax.wildcards.0, c.syntax.wildcards.1)),
+        ("escaped in a level", |c, _| c.syntax.escaped.to_owned()),
+        ("longest address", |c, _| c.address_bytes_max.map_or("–".to_owned(), |max| format!("{max} bytes"))),
+        ("user properties", |c, _| {
+            match c.properties {
+                PropertyModel::No => "–",
+                PropertyModel::RepeatableText => "text, names repeat",
+                PropertyModel::UniqueText => "text",
+                PropertyModel::UniqueTyped => "typed",
+            }
+            .to_owned()
+        }),
+        ("reply to", |c, no| no(c.reply_to)),
+        ("expiry", |c, _| {
+            match c.expiry {
+                None => "–",
+                Some(ExpiryUnit::Seconds) => "seconds",
+                Some(ExpiryUnit::Milliseconds) => "milliseconds",
+            }
+            .to_owned()
+        }),
+        ("priority", |c, _| c.priority_max.map_or("–".to_owned(), |max| format!("0 to {max}"))),
+        ("last value, set by", |c, no| no(c.last_value_in)),
+        ("last value, asked by", |c, _| c.last_value_out.to_owned()),
+        ("delivered before", |c, _| match c.redelivered {
+            Redelivered::ToAnybody(how) => how.to_owned(),
+            Redelivered::ToItsSession(how) => format!("{how}, to the session that had it"),
+        }),
+        ("queue `name`", |c, _| c.queue.to_owned()),
+        ("group `g` on `a/+`", |c, _| c.group.to_owned()),
+    ];
+    for (title, read) in rows {
+        let _ = write!(out, "| {title}");
+        for protocol in Protocol::ALL {
+            let _ = write!(out, " | {}", read(protocol.capabilities(), &no));
+        }
+        out.push_str(" |\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(from: Protocol, to: Protocol, aspect: Aspect) -> Cell {
+        expected(from.capabilities(), to.capabilities(), aspect)
+    }
+
+    #[test]
+    fn a_protocol_hears_what_it_said_itself() {
+        for protocol in Protocol::ALL {
+            for aspect in Aspect::ALL {
+                let heard = cell(protocol, protocol, aspect);
+                let own = [Rule::SecondsLeft, Rule::MillisecondsLeft, Rule::AsSent, Rule::Unflagged].map(Cell::Rule);
+                assert!(
+                    matches!(heard, Cell::Exact | Cell::Unsaid) || own.contains(&heard),
+                    "{protocol:?} {aspect:?}: {heard:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn payload_order_and_last_values_are_exact_everywhere() {
+        for from in Protocol::ALL {
+            for to in Protocol::ALL {
+                for aspect in [Aspect::Payload, Aspect::Order, Aspect::LastValue, Aspect::Wildcard] {
+                    assert_eq!(cell(from, to, aspect), Cell::Exact);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_cells_by_hand() {
+        use Protocol::{Amqp, Mqtt3, Mqtt5, Stomp};
+        for (from, to, aspect, wanted) in [
+            (Mqtt5, Mqtt3, Aspect::ContentType, Cell::Dropped),
+            (Mqtt3, Mqtt5, Aspect::ContentType, Cell::Unsaid),
+            (Mqtt5, Amqp, Aspect::RepeatedProperty, Cell::Rule(Rule::FirstOfName)),
+            (Amqp, Stomp, Aspect::BinaryProperty, Cell::Dropped),
+            (Amqp, Stomp, Aspect::Address, Cell::Rule(Rule::OtherSyntax)),
+            (Mqtt3, Amqp, Aspect::LongAddress, Cell::Rule(Rule::CutKey)),
+            (Amqp, Mqtt3, Aspect::LongAddress, Cell::Unsaid),
+            (Mqtt5, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),
+            (Mqtt3, Amqp, Aspect::Redelivery, Cell::Exact),
+        ] {
+            assert_eq!(cell(from, to, aspect), wanted, "{from:?} {to:?} {aspect:?}");
+        }
+    }
+}
