@@ -166,7 +166,7 @@ impl Kernel {
         route.receivers.iter().any(durable)
             || route.groups.iter().any(|group| self.group_number(*group) != 0)
             || route.queues.iter().any(|queue| self.queue(*queue).is_some_and(|queue| queue.durable))
-            || !route.conditional.is_empty()
+            || !route.onward().conditional.is_empty()
             || !route.shards.is_empty()
     }
 
@@ -322,9 +322,10 @@ impl Kernel {
         if self.limits.journal {
             self.write_down(publisher, route, draft, is_last_value, sent_away, now, fx);
         }
-        if !route.redirects.is_empty() {
+        let redirects = &route.onward().redirects;
+        if !redirects.is_empty() {
             let message = self.keep(publisher, draft, &mut kept, now);
-            for address in &route.redirects {
+            for address in redirects {
                 wanted |= self.spread_redirected(address, &message, now, fx);
             }
         }

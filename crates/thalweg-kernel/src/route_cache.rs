@@ -56,6 +56,15 @@ pub(crate) struct Route {
     pub(crate) shards: Vec<u16>,
     /// Queues with names, each once.
     pub(crate) queues: Vec<u32>,
+    /// What exchanges make of it, if they do more than name queues. Few messages go that way, so it stands apart.
+    onward: Option<Box<Onward>>,
+    /// How safe publishes there are before they are acknowledged, if a filter says so.
+    pub(crate) safety: Option<Safety>,
+}
+
+/// Where exchanges lead a message on to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Onward {
     /// Bindings that compare properties, and the address under which each does.
     pub(crate) conditional: Vec<(u32, Box<str>)>,
     /// Addresses whose messages go to an alternate exchange if none of their `conditional` bindings wants them.
@@ -64,9 +73,10 @@ pub(crate) struct Route {
     pub(crate) redirects: Vec<Box<str>>,
     /// The stamps of what those addresses led to when this was worked out, by bucket.
     pub(crate) led: Vec<(u16, u64)>,
-    /// How safe publishes there are before they are acknowledged, if a filter says so.
-    pub(crate) safety: Option<Safety>,
 }
+
+static NOWHERE: Onward =
+    Onward { conditional: Vec::new(), alternates: Vec::new(), redirects: Vec::new(), led: Vec::new() };
 
 /// A session that wants an address, through one subscription or several.
 #[derive(Clone, Debug)]
@@ -92,11 +102,14 @@ impl Route {
                 self.queues.push(*queue);
             }
         }
-        self.conditional.extend(other.conditional.iter().cloned());
-        self.alternates.extend(other.alternates.iter().cloned());
-        self.redirects.extend(other.redirects.iter().cloned());
+        if let Some(theirs) = &other.onward {
+            let ours = self.onward_mut();
+            ours.conditional.extend(theirs.conditional.iter().cloned());
+            ours.alternates.extend(theirs.alternates.iter().cloned());
+            ours.redirects.extend(theirs.redirects.iter().cloned());
+        }
         if other.wants_more_than_queues() {
-            self.redirects.push(address.into());
+            self.onward_mut().redirects.push(address.into());
         }
     }
 
@@ -108,10 +121,23 @@ impl Route {
     /// Whether queues want it, or may want it, or it is led on.
     #[inline]
     pub(crate) fn has_queues(&self) -> bool {
-        !(self.queues.is_empty()
-            && self.conditional.is_empty()
-            && self.alternates.is_empty()
-            && self.redirects.is_empty())
+        !self.queues.is_empty() || self.onward.as_ref().is_some_and(|onward| onward.leads_on())
+    }
+
+    /// Where exchanges lead it on to.
+    #[inline]
+    pub(crate) fn onward(&self) -> &Onward {
+        self.onward.as_deref().unwrap_or(&NOWHERE)
+    }
+
+    pub(crate) fn onward_mut(&mut self) -> &mut Onward {
+        self.onward.get_or_insert_default()
+    }
+}
+
+impl Onward {
+    fn leads_on(&self) -> bool {
+        !(self.conditional.is_empty() && self.alternates.is_empty() && self.redirects.is_empty())
     }
 }
 
@@ -147,7 +173,12 @@ impl Kernel {
     pub(crate) fn is_current(&self, route: &Route) -> bool {
         route.stamp == self.routes.stamp_of(route.bucket)
             && route.epoch == self.access_epoch
-            && route.led.iter().all(|(bucket, stamp)| *stamp == self.routes.stamp_of(*bucket))
+            && route.onward.as_ref().is_none_or(|onward| self.is_onward_current(onward))
+    }
+
+    #[cold]
+    fn is_onward_current(&self, onward: &Onward) -> bool {
+        onward.led.iter().all(|(bucket, stamp)| *stamp == self.routes.stamp_of(*bucket))
     }
 
     /// The route of an address, remembered or worked out.

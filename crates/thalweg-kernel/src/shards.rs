@@ -209,7 +209,7 @@ impl Kernel {
         if !self.pending_references.is_empty() {
             self.persist_kept(message, false, safety, fx);
         }
-        for address in &route.redirects {
+        for address in &route.onward().redirects {
             self.spread_redirected(address, message, now, fx);
         }
         if self.has_queue_work() {

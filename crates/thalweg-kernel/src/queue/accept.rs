@@ -34,12 +34,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Queued {
-        if let ([queue], []) = (&route.queues[..], &route.conditional[..]) {
+        if let ([queue], []) = (&route.queues[..], &route.onward().conditional[..]) {
             return Queued { wanted: true, refused: self.accept(*queue, message, now, fx) };
         }
         let mut queues = route.queues.clone();
         let mut redirected: Vec<String> = Vec::new();
-        if !route.conditional.is_empty() {
+        if !route.onward().conditional.is_empty() {
             self.compare_all(route, properties, &mut queues, &mut redirected, DEPTH_MAX);
         }
         let mut queued = Queued { wanted: !queues.is_empty(), refused: false };
@@ -79,8 +79,8 @@ impl Kernel {
             if next.wants_more_than_queues() && !redirected.contains(&address) {
                 redirected.push(address);
             }
-            redirected.extend(next.redirects.iter().map(|address| address.to_string()));
-            if !next.conditional.is_empty() {
+            redirected.extend(next.onward().redirects.iter().map(|address| address.to_string()));
+            if !next.onward().conditional.is_empty() {
                 self.compare_all(&next, properties, queues, redirected, depth - 1);
             }
         }

@@ -266,7 +266,7 @@ impl Kernel {
             }
             if binding.compares {
                 compared = true;
-                route.conditional.push((index, address.into()));
+                route.onward_mut().conditional.push((index, address.into()));
                 continue;
             }
             is_wanted = true;
@@ -288,7 +288,7 @@ impl Kernel {
             return;
         };
         match compared {
-            true => route.alternates.push((address.into(), alternate.into())),
+            true => route.onward_mut().alternates.push((address.into(), alternate.into())),
             false => self.lead_on(address, alternate, route, seen),
         }
     }
@@ -302,7 +302,7 @@ impl Kernel {
             return;
         }
         seen.push(next.clone().into());
-        route.led.push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
+        route.onward_mut().led.push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
         let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
         self.routes.for_each_match(&next, |sink| match sink.kind {
             SinkKind::Binding => bindings.push(sink.target),
@@ -314,8 +314,8 @@ impl Kernel {
         {
             route.queues.push(queue);
         }
-        if has_others && !route.redirects.iter().any(|known| **known == *next) {
-            route.redirects.push(next.clone().into());
+        if has_others && !route.onward().redirects.iter().any(|known| **known == *next) {
+            route.onward_mut().redirects.push(next.clone().into());
         }
         self.follow_into(&next, &bindings, has_others || queue.is_some(), route, seen);
     }
@@ -325,7 +325,7 @@ impl Kernel {
     pub(super) fn compare(&self, route: &Route, properties: Option<&Properties>) -> Compared {
         let mut compared = Compared::default();
         let mut matched: Vec<&str> = Vec::new();
-        for (index, address) in &route.conditional {
+        for (index, address) in &route.onward().conditional {
             let Some(binding) = self.binding(*index) else { continue };
             if !matches(&binding.arguments, properties) {
                 continue;
@@ -336,7 +336,7 @@ impl Kernel {
                 To::Exchange(to) => compared.next.push(self.address_at(address, to)),
             }
         }
-        for (address, alternate) in &route.alternates {
+        for (address, alternate) in &route.onward().alternates {
             if !matched.contains(&&**address) {
                 compared.next.push(self.address_at(address, alternate));
             }
