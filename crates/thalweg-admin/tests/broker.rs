@@ -1,5 +1,9 @@
 //! The interface of a real broker in this process, asked over real sockets; its clients speak MQTT by hand.
 
+#[path = "../../thalweg-server/tests/support/amqp.rs"]
+mod amqp;
+
+use amqp::Amqp;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -55,8 +59,13 @@ impl Broker {
 
     fn with(token: Option<&'static str>, more: &[&str]) -> Self {
         let folder = Folder::new();
-        let sets =
-            ["shards=2", "listeners.mqtt.bind=127.0.0.1:0", "listeners.websocket.enabled=false", "sys.interval=1h"];
+        let sets = [
+            "shards=2",
+            "listeners.mqtt.bind=127.0.0.1:0",
+            "listeners.amqp.bind=127.0.0.1:0",
+            "listeners.websocket.enabled=false",
+            "sys.interval=1h",
+        ];
         let mut sets: Vec<String> = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
         sets.push(format!("data_dir={}", folder.file("data").display()));
         let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
@@ -111,9 +120,13 @@ impl Broker {
         serde_json::from_str(&body).expect("JSON")
     }
 
+    fn address(&self, listener: &str) -> &str {
+        let (_, address) = self.server.listening().iter().find(|(name, _)| name == listener).expect("a listener");
+        address
+    }
+
     fn client(&self, name: &str) -> Client {
-        let (_, address) = self.server.listening().iter().find(|(name, _)| name == "mqtt").expect("a listener");
-        Client::connect(address.parse().expect("an address"), name)
+        Client::connect(self.address("mqtt").parse().expect("an address"), name)
     }
 }
 
@@ -232,6 +245,68 @@ fn lists_show_the_clients_of_all_shards() {
     assert_eq!(one["subscriptions"][0]["filter"], "road/+/speed");
     assert_eq!(broker.refused("GET", "/v1/session/nobody", &[], b""), 404);
     assert_eq!(broker.refused("GET", "/v1/groups?client=car-1", &[], b""), 400);
+}
+
+#[test]
+fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
+    let broker = Broker::with(None, &["tenants=plant"]);
+    let mut amqp = Amqp::connect(broker.address("amqp"), 0);
+    amqp.declare_queue("jobs");
+    amqp.declare_queue("jobs.late");
+    amqp.bind("jobs", "amq.topic", "road.#");
+    amqp.publish("", "jobs", b"one");
+    let mut other = Amqp::connect_with("PLAIN", b"\0guest\0guest", broker.address("amqp"), "plant", 0);
+    other.declare_queue("jobs");
+    // Messages from anywhere go into queues that want them.
+    broker.publish(&json!({"topic": "road/a1", "payload": "four", "qos": 1}));
+
+    let settled = |page: &Value| page["items"][0]["messages"] == 2;
+    let queues = until(|| Some(broker.get("/v1/queues")).filter(settled));
+    assert_eq!(names(&queues, "queue"), ["jobs", "jobs.late", "jobs"]);
+    assert_eq!(names(&queues, "tenant"), ["/", "/", "plant"]);
+    let first = &queues["items"][0];
+    assert_eq!((&first["address"], &first["bytes"], &first["came"]), (&json!("$q/jobs"), &json!(7), &json!(2)));
+    assert_eq!((&first["unsettled"], &first["consumers"], &first["went"]), (&json!(0), &json!(0), &json!(0)));
+    assert_eq!((&first["durable"], &first["exclusive_to"]), (&json!(false), &Value::Null));
+    assert_eq!(first["limits"]["overflow"], "drop-head");
+    assert_eq!(names(&broker.get("/v1/queues?queue=jobs.*"), "queue"), ["jobs.late"]);
+    assert_eq!(names(&broker.get("/v1/queues?tenant=plant"), "address"), ["$q@plant/jobs"]);
+    assert_eq!(broker.get("/v1/queues?limit=1")["total"], 3);
+    assert_eq!(broker.refused("GET", "/v1/queues?client=a", &[], b""), 400);
+
+    let exchanges = broker.get("/v1/exchanges?tenant=/");
+    let kinds: Vec<String> =
+        names(&exchanges, "exchange").into_iter().zip(names(&exchanges, "kind")).map(|(n, k)| n + " " + &k).collect();
+    for wanted in ["amq.direct direct", "amq.fanout fanout", "amq.headers headers", "amq.topic topic"] {
+        assert_eq!(kinds.iter().filter(|kind| *kind == wanted).count(), 1, "{wanted} in {kinds:?}");
+    }
+    let topic = &broker.get("/v1/exchanges?exchange=amq.topic")["items"][0];
+    assert_eq!(topic["bindings"], 1);
+    assert_eq!(topic["bound"], json!([{"to": "$q/jobs", "key": "road.#", "arguments": {}}]));
+
+    let sessions = broker.get("/v1/sessions");
+    assert_eq!(names(&sessions, "dialect"), ["AMQP 0-9-1"; 2]);
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    for line in [
+        "thalweg_queues 3",
+        "thalweg_queues_messages 2",
+        "thalweg_queues_payload_bytes 7",
+        "thalweg_queue_messages{queue=\"$q/jobs\"} 2",
+        "thalweg_bindings 1",
+        "thalweg_protocol_connections{protocol=\"AMQP 0-9-1\"} 2",
+    ] {
+        assert!(metrics.lines().any(|there| there == line), "{line} is not in\n{metrics}");
+    }
+    let limits = broker.get("/v1/limits");
+    let used = |key: &str| {
+        let rows = limits["items"].as_array().expect("a list");
+        rows.iter().find(|row| row["key"] == key).map(|row| row["used"].clone())
+    };
+    assert_eq!((used("queues.count_max"), used("queues.messages_max")), (Some(json!(3)), Some(json!(2))));
+    let documents = include_str!("../../../docs/admin-api.md");
+    for page in [&queues, &exchanges, &broker.get("/v1/exchanges")] {
+        documented(page, documents);
+    }
 }
 
 #[test]

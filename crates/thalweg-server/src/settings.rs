@@ -19,6 +19,7 @@ use thalweg_kernel::access::{Access, Otherwise};
 use thalweg_kernel::{GroupStrategy, Limits, Overflow, Safety, home};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
+use thalweg_stomp::FrameLimits;
 
 /// Largest CONNECT packet, in bytes: client identifier, will, user name and password of 64 KiB each fit.
 const CONNECT_BYTES_MAX: usize = 280 << 10;
@@ -227,7 +228,18 @@ fn amqp_settings(config: &Config, listener: &config::Listener) -> AmqpSettings {
 
 fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings {
     let stomp = &config.stomp;
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     StompSettings {
+        limits: thalweg_stomp::ServerLimits {
+            frame: FrameLimits {
+                headers_max: small(stomp.headers_max),
+                header_bytes_max: small(stomp.head_bytes_max),
+                head_bytes_max: small(stomp.head_bytes_max),
+                body_bytes_max: small(config.packet_bytes_max(listener)),
+                ..FrameLimits::default()
+            },
+        },
+        selectors_refused: stomp.selectors_refused,
         dialect: match stomp.dialect {
             config::StompDialect::RabbitMq => Dialect::RabbitMq,
             config::StompDialect::ActiveMq => Dialect::ActiveMq,

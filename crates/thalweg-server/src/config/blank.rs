@@ -113,6 +113,7 @@ impl Config {
                 dialect: StompDialect::RabbitMq,
                 hosts: Vec::new(),
                 nack_requeues: false,
+                selectors_refused: false,
                 heart_beat: Span::ZERO,
                 message_bytes_max: 0,
                 headers_max: 0,

@@ -374,6 +374,8 @@ pub struct Stomp {
     pub hosts: Vec<String>,
     /// Whether what NACK names goes back into its queue.
     pub nack_requeues: bool,
+    /// Whether SUBSCRIBE with a selector is refused.
+    pub selectors_refused: bool,
     /// How often signs of life are offered and wanted; [`Span::ZERO`] is never.
     pub heart_beat: Span,
     /// Largest body.
