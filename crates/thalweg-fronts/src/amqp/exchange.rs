@@ -12,11 +12,9 @@ impl Request<'_> {
         let name = declare.exchange;
         let address = exchange_address(self.tenant(), name);
         if declare.passive {
-            // The default exchange is always there.
-            if !name.is_empty() {
-                let known = self.kernel.inspect_exchange(self.session, &address);
-                known.map_err(|refusal| self.about_exchange(name, "configure").fault(refusal))?;
-            }
+            not_default(name)?;
+            let known = self.kernel.inspect_exchange(self.session, &address);
+            known.map_err(|refusal| self.about_exchange(name, "configure").fault(refusal))?;
         } else {
             self.declare_new_exchange(declare, &address)?;
         }
@@ -69,6 +67,10 @@ impl Request<'_> {
         match self.kernel.delete_exchange(self.session, &address, delete.if_unused, self.links) {
             // What is not there needs no deleting.
             Ok(()) | Err(Refusal::NoExchange) => {}
+            Err(Refusal::Reserved) => {
+                let what = format!("deletion of system {} not allowed", self.about_exchange(name, "configure").thing());
+                return Err(Fault::new(ReplyCode::AccessRefused, what));
+            }
             Err(refusal) => return Err(self.about_exchange(name, "configure").fault(refusal)),
         }
         if !delete.no_wait {
@@ -99,7 +101,9 @@ impl Request<'_> {
         not_default(to)?;
         let exchange = exchange_address(self.tenant(), from);
         let target = exchange_address(self.tenant(), to);
-        let arguments = Arguments { table, thing: "" }.neutral();
+        let arguments = Arguments { table, thing: "" };
+        arguments.check_rule()?;
+        let arguments = arguments.neutral();
         let to_exchange = BindTo::Exchange(&target);
         let spec = BindSpec { exchange: &exchange, to: to_exchange, key, arguments: &arguments };
         self.set_binding(&spec, bound).map_err(|refusal| {
@@ -112,7 +116,11 @@ impl Request<'_> {
         if bound {
             self.kernel.bind(self.session, spec, self.links)
         } else {
-            self.kernel.unbind(self.session, spec, self.links)
+            match self.kernel.unbind(self.session, spec, self.links) {
+                // Nothing is bound to what is not there.
+                Err(Refusal::NoQueue | Refusal::NoExchange) => Ok(()),
+                unbound => unbound,
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::native;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
-use thalweg_amqp::{ArrayWriter, BasicProperties, ContentHeader, FieldValue, Table, TableWriter};
+use thalweg_amqp::{Array, ArrayWriter, BasicProperties, ContentHeader, FieldValue, Table, TableWriter};
 use thalweg_model::{Death, DeathReason, Details, Properties, PropertyValue, Reliability, Span, Time};
 
 /// Correlations that are no text, or too long for a short string.
@@ -145,7 +145,11 @@ impl Outgoing<'_> {
             if let Some(table) = basic.headers {
                 writer.copy(table, |name| deaths.is_empty() || !is_about_death(name));
             }
-            self.write_ours(deaths, &mut writer);
+            let copies = match basic.headers.and_then(|table| table.get("CC")) {
+                Some(FieldValue::Array(keys)) => keys,
+                _ => Array::default(),
+            };
+            self.write_ours(deaths, copies, &mut writer);
             let table = writer.finish();
             basic.headers = basic.headers.map(|_| table).or_else(|| (!table.is_empty()).then_some(table));
             if !deaths.is_empty() {
@@ -167,7 +171,7 @@ impl Outgoing<'_> {
             writer.str(REPLY_TOPIC_HEADER, address);
         }
         write_user(properties, &mut writer);
-        self.write_ours(deaths, &mut writer);
+        self.write_ours(deaths, Array::default(), &mut writer);
         let table = writer.finish();
         let basic = BasicProperties {
             content_type: properties.content_type.as_deref().filter(|text| text.len() <= 255),
@@ -185,15 +189,17 @@ impl Outgoing<'_> {
         write(ContentHeader::Properties(&basic))
     }
 
-    /// What the broker itself says.
-    fn write_ours(&self, deaths: &[Death], writer: &mut TableWriter<'_>) {
+    /// What the broker itself says. `copies` are the further keys of the publish.
+    fn write_ours(&self, deaths: &[Death], copies: Array<'_>, writer: &mut TableWriter<'_>) {
         if let Some(address) = self.cut_address {
             writer.str(ADDRESS_HEADER, address);
         }
         let (Some(last), Some(first)) = (deaths.first(), deaths.last()) else { return };
         writer.array(DEATH_HEADER, |array| {
-            for death in deaths {
-                write_death(death, array);
+            for (number, death) in deaths.iter().enumerate() {
+                // Only when it first died it had the keys that it was published with.
+                let copies = if number + 1 == deaths.len() { copies } else { Array::default() };
+                write_death(death, copies, array);
             }
         });
         for (names, death) in [(FIRST_DEATH_HEADERS, first), (LAST_DEATH_HEADERS, last)] {
@@ -228,7 +234,7 @@ fn is_about_death(name: &str) -> bool {
     name == DEATH_HEADER || FIRST_DEATH_HEADERS.contains(&name) || LAST_DEATH_HEADERS.contains(&name)
 }
 
-fn write_death(death: &Death, array: &mut ArrayWriter<'_>) {
+fn write_death(death: &Death, copies: Array<'_>, array: &mut ArrayWriter<'_>) {
     let mut origin = names::Origin::default();
     origin.set(&death.address);
     array.table(|table| {
@@ -239,6 +245,9 @@ fn write_death(death: &Death, array: &mut ArrayWriter<'_>) {
             .str("reason", reason_of(death.reason))
             .array("routing-keys", |keys| {
                 keys.str(&origin.key);
+                for key in copies.iter() {
+                    keys.value(key);
+                }
             })
             .value("time", FieldValue::Timestamp(death.first_secs));
         if let Some(ms) = death.lifetime_ms {

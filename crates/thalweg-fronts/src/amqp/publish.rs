@@ -17,6 +17,8 @@ const FULL_PAUSE: Span = Span::from_millis(200);
 const FLAGS_AT: usize = 12;
 /// The flag of the delivery mode.
 const DELIVERY_MODE: u16 = 1 << 12;
+/// The longest expiration that RabbitMQ takes, in milliseconds.
+const EXPIRATION_MAX: u64 = u32::MAX as u64;
 /// What a publish asks of its address's last value.
 const RETAIN_HEADER: &str = "x-retain";
 
@@ -297,10 +299,13 @@ impl AmqpFront {
         let mut addresses = Vec::new();
         for name in ["CC", "BCC"] {
             let Some(value) = table.get(name) else { continue };
-            let unexpected = || Fault::precondition(format!("Unexpected type in '{name}' header"));
-            let FieldValue::Array(keys) = value else { return Err(unexpected()) };
+            let unexpected = |value| {
+                let kind = super::arguments::type_name(value);
+                Fault::precondition(format!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}"))
+            };
+            let FieldValue::Array(keys) = value else { return Err(unexpected(value)) };
             for key in keys.iter() {
-                let key = key.as_str().ok_or_else(unexpected)?;
+                let key = key.as_str().ok_or_else(|| unexpected(key))?;
                 if key == publish.routing_key {
                     continue;
                 }
@@ -317,13 +322,21 @@ impl AmqpFront {
 /// Milliseconds as decimal text.
 #[cold]
 fn parse_expiration(text: &str) -> Result<Span, Fault> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // More than any clock counts is for ever.
-    let millis = || text.parse::<u64>().ok().filter(|ms| ms.checked_mul(1_000_000).is_some());
-    match is_number {
-        true => Ok(millis().map_or(Span::FOREVER, Span::from_millis)),
-        false => Err(Fault::precondition(format!("invalid expiration '{text}': not a number of milliseconds"))),
-    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let number = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
+    let why = if number.is_empty() {
+        "no_integer".to_owned()
+    } else if number.len() < digits.len() {
+        format!("{{leftover_string,\"{}\"}}", &digits[number.len()..])
+    } else if digits.len() < text.len() {
+        format!("{{value_negative,{text}}}")
+    } else {
+        match number.parse().ok().filter(|ms| *ms <= EXPIRATION_MAX) {
+            Some(ms) => return Ok(Span::from_millis(ms)),
+            None => format!("{{value_too_large,{number}}}"),
+        }
+    };
+    Err(Fault::precondition(format!("invalid expiration '{text}': {why}")))
 }
 
 fn retain_of(table: Table<'_>) -> RetainOp {
@@ -414,9 +427,17 @@ mod tests {
     fn an_expiration_is_a_number_of_milliseconds() {
         assert_eq!(parse_expiration("0"), Ok(Span::ZERO));
         assert_eq!(parse_expiration("1500"), Ok(Span::from_millis(1500)));
-        assert_eq!(parse_expiration("99999999999999999999999"), Ok(Span::FOREVER));
-        for text in ["", "-1", "1.5", "soon", "+1"] {
-            assert!(parse_expiration(text).is_err(), "{text}");
+        for (text, why) in [
+            ("", "no_integer"),
+            ("soon", "no_integer"),
+            ("+1", "no_integer"),
+            ("-1", "{value_negative,-1}"),
+            ("1.5", "{leftover_string,\".5\"}"),
+            ("4294967296", "{value_too_large,4294967296}"),
+            ("99999999999999999999999", "{value_too_large,99999999999999999999999}"),
+        ] {
+            let fault = Fault::precondition(format!("invalid expiration '{text}': {why}"));
+            assert_eq!(parse_expiration(text), Err(fault));
         }
     }
 }

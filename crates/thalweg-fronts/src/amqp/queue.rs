@@ -16,9 +16,8 @@ const GENERATED: &str = "amq.gen-";
 
 impl Request<'_> {
     pub(super) fn declare_queue(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
-        let (name, status) = if declare.queue.starts_with(names::DIRECT_REPLY) && self.is_direct_reply(declare.queue) {
-            // It is there for whoever asks; see `consume`.
-            (Cow::Borrowed(declare.queue), QueueStatus { existed: true, messages: 0, consumers: 0 })
+        let (name, status) = if self.is_direct_reply(declare.queue) {
+            (Cow::Borrowed(declare.queue), QueueStatus { existed: true, messages: 0, consumers: 1 })
         } else if declare.passive {
             let name = self.queue_name(declare.queue)?;
             let address = queue_address(self.tenant(), &name);
@@ -120,7 +119,9 @@ impl Request<'_> {
         let key = if queue.is_empty() && key.is_empty() { Cow::Owned(name.to_string()) } else { Cow::Borrowed(key) };
         let source = exchange_address(self.tenant(), exchange);
         let target = queue_address(self.tenant(), &name);
-        let arguments = Arguments { table, thing: "" }.neutral();
+        let arguments = Arguments { table, thing: "" };
+        arguments.check_rule()?;
+        let arguments = arguments.neutral();
         let to_queue = BindTo::Queue(&target);
         let spec = BindSpec { exchange: &source, to: to_queue, key: &key, arguments: &arguments };
         self.set_binding(&spec, bound).map_err(|refusal| match refusal {
@@ -170,8 +171,11 @@ impl Request<'_> {
         }
     }
 
-    /// Whether this is the pseudo queue, or the real one that stands behind it for this connection.
+    /// Whether this is the pseudo queue, which is there for whoever asks, or one that stands behind it for somebody: a
+    /// server may ask whether its client still waits.
     fn is_direct_reply(&self, name: &str) -> bool {
-        name == names::DIRECT_REPLY
+        let Some(rest) = name.strip_prefix(names::DIRECT_REPLY) else { return false };
+        let is_there = || self.kernel.inspect_queue(self.session, &queue_address(self.tenant(), name));
+        rest.is_empty() || (rest.starts_with('.') && matches!(is_there(), Ok(_) | Err(Refusal::Locked)))
     }
 }
