@@ -7,6 +7,7 @@ use crate::effects::{Effects, Handover, Sent};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
 use crate::timers::TimerKind;
+use std::collections::VecDeque;
 use thalweg_model::{DeathReason, Message, Time};
 
 /// Who takes a message.
@@ -20,11 +21,13 @@ impl Kernel {
     /// Hands out what waits, as far as there is credit.
     pub(crate) fn pump_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         loop {
-            let Some(queue) = self.queue_mut(index) else { return };
+            let Some(queue) = self.queue(index) else { return };
             if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
                 break;
             }
-            let Some(taker) = self.choose_taker(index) else { break };
+            let Some(next) = queue.lanes.iter().rev().find_map(VecDeque::front) else { break };
+            let Some((taker, turn)) = self.choose_taker(index, &next.message) else { break };
+            self.next_turn(index, turn);
             let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
             let bytes = item.message.bytes();
             self.waiting -= 1;
@@ -71,7 +74,9 @@ impl Kernel {
         fx: &mut E,
     ) -> Result<bool, Item> {
         // Each attempt that fails marks its session as congested.
-        while let Some(Taker::Consumer(consumer)) = self.choose_taker(index) {
+        // A group takes only what is written down, so it has to wait.
+        while let Some((Taker::Consumer(consumer), turn)) = self.choose_taker(index, &item.message) {
+            self.next_turn(index, turn);
             match self.hand_to(index, consumer, item, fresh, now, fx) {
                 Ok(unsettled) => return Ok(unsettled),
                 Err(back) => item = back,
@@ -80,14 +85,14 @@ impl Kernel {
         Err(item)
     }
 
-    /// Whoever is served next: the highest priority first, in turns among equals.
-    fn choose_taker(&mut self, index: u32) -> Option<Taker> {
+    /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals.
+    fn choose_taker(&self, index: u32, message: &Message) -> Option<(Taker, usize)> {
         let queue = self.queue(index)?;
         let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
         let count = consumers + groups;
         if queue.limits.single_active {
             let first = *queue.consumers.first()?;
-            return self.can_take(&first).then_some(Taker::Consumer(first));
+            return self.can_take(&first).then_some((Taker::Consumer(first), 0));
         }
         let is_even = queue.consumers.first().map_or(0, |first| first.priority)
             == queue.consumers.last().map_or(0, |last| last.priority)
@@ -99,7 +104,7 @@ impl Kernel {
                 Some(consumer) => (consumer.priority, self.can_take(consumer)),
                 None => {
                     let group = *queue.groups.get(at - consumers)?;
-                    (0, self.group_can_take(group, index))
+                    (0, self.has_member_for(group, message))
                 }
             };
             if can && best.is_none_or(|(known, _)| priority > known) {
@@ -114,8 +119,13 @@ impl Kernel {
             Some(consumer) => Taker::Consumer(*consumer),
             None => Taker::Group(*queue.groups.get(at - consumers)?),
         };
-        self.queue_mut(index)?.cursor = (at + 1) % count;
-        Some(taker)
+        Some((taker, (at + 1) % count))
+    }
+
+    fn next_turn(&mut self, index: u32, turn: usize) {
+        if let Some(queue) = self.queue_mut(index) {
+            queue.cursor = turn;
+        }
     }
 
     fn can_take(&self, consumer: &Consumer) -> bool {
@@ -248,15 +258,6 @@ impl Kernel {
 
     // --- groups that take from queues
 
-    fn group_can_take(&self, group: u32, index: u32) -> bool {
-        let Some(message) = self.queue(index).and_then(|queue| queue.lanes.iter().rev().find_map(|lane| lane.front()))
-        else {
-            return false;
-        };
-        let message = message.message.clone();
-        self.has_member_for(group, &message)
-    }
-
     /// A member of a group takes an item; gives it back if none can.
     fn give_to_group<E: Effects>(&mut self, index: u32, group: u32, item: Item, now: Time, fx: &mut E) -> Option<Item> {
         let deliveries = item.deliveries;
@@ -307,7 +308,7 @@ impl Kernel {
         loop {
             let Some(queue) = self.queue_mut(index) else { return };
             let due = queue.lanes.iter_mut().find(|lane| lane.front().is_some_and(|item| item.expires <= now));
-            let Some(item) = due.and_then(std::collections::VecDeque::pop_front) else { break };
+            let Some(item) = due.and_then(VecDeque::pop_front) else { break };
             queue.forget_ready(&item);
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
