@@ -9,9 +9,14 @@ use std::time::Duration;
 /// Longer than anything here takes; a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What carries the frames.
+pub trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// A connection, and the one channel it uses.
 pub struct Amqp {
-    pub stream: TcpStream,
+    stream: Box<dyn Stream>,
     /// `connection.blocked` came while something else was expected.
     pub heard_blocked: bool,
 }
@@ -39,13 +44,18 @@ impl Frame {
 impl Amqp {
     /// Up to `connection.open-ok`, as the user that libraries name if nobody tells them.
     pub fn connect(address: &str, heartbeat: u16) -> Amqp {
-        Amqp::connect_with("PLAIN", b"\0guest\0guest", address, "/", heartbeat)
+        Amqp::connect_to(address, "/", heartbeat)
     }
 
-    pub fn connect_with(mechanism: &str, response: &[u8], address: &str, vhost: &str, heartbeat: u16) -> Amqp {
+    pub fn connect_to(address: &str, vhost: &str, heartbeat: u16) -> Amqp {
         let stream = TcpStream::connect(address).expect("a connection");
-        let mut amqp = Amqp { stream, heard_blocked: false };
-        amqp.stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        Amqp::over(stream, "PLAIN", b"\0guest\0guest", vhost, heartbeat)
+    }
+
+    /// Over a stream whose reads end some time.
+    pub fn over(stream: impl Stream + 'static, mechanism: &str, response: &[u8], vhost: &str, heartbeat: u16) -> Amqp {
+        let mut amqp = Amqp { stream: Box::new(stream), heard_blocked: false };
         amqp.stream.write_all(b"AMQP\0\0\x09\x01").expect("it leaves");
         amqp.expect(10, 10);
         // A table in a table: the one capability that is of interest.

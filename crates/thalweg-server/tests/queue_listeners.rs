@@ -1,0 +1,294 @@
+//! Listeners of AMQP and STOMP over every transport they have, and where their connections live.
+
+#[path = "support/amqp.rs"]
+mod amqp;
+
+use amqp::Amqp;
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use thalweg_server::Server;
+use thalweg_server::config::Config;
+use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
+use thalweg_server::transport::websocket::WebSocketSettings;
+use thalweg_server::transport::{Filtered, Transport};
+
+/// Longer than anything here takes; a test that waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn configuration(folder: &Folder, sets: &[&str]) -> Config {
+    let mut all = vec!["shards=5", "listeners.mqtt.bind=127.0.0.1:0", "listeners.websocket.enabled=false"];
+    all.extend(["journal.enabled=false", "data_dir={folder}/data"]);
+    all.extend(sets);
+    let all: Vec<String> = all.iter().map(|set| set.replace("{folder}", &folder.0.display().to_string())).collect();
+    Config::from_text(None, std::iter::empty(), &all).unwrap_or_else(|errors| panic!("{errors:?}")).0
+}
+
+fn start(folder: &Folder, sets: &[&str]) -> Server {
+    Server::start(configuration(folder, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn tcp(server: &Server, listener: &str) -> TcpStream {
+    let (_, address) = server.listening().iter().find(|(name, _)| name == listener).expect("a listener");
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+}
+
+fn unix(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+}
+
+/// Who is there: user, dialect, transport and shard of each session.
+fn present(server: &Server) -> Vec<(Option<String>, &'static str, &'static str, u16)> {
+    let parts = server.observer().on_shards(|inside| {
+        let mut present = Vec::new();
+        inside.kernel.for_each_session(|session| {
+            if let Some(view) = session.link.and_then(|link| inside.connections.view(link)) {
+                let user = session.user.as_deref().map(str::to_owned);
+                present.push((user, session.dialect, view.transport, inside.shard));
+            }
+        });
+        present
+    });
+    let mut present: Vec<_> = parts.into_iter().flatten().collect();
+    present.sort();
+    present
+}
+
+/// A blocking stream through the client's ends of TLS and WebSocket.
+struct Pipe {
+    socket: TcpStream,
+    filters: Box<Filtered>,
+    plain: Vec<u8>,
+}
+
+impl Pipe {
+    fn new(socket: TcpStream, transport: Transport) -> Pipe {
+        let Transport::Filtered(filters) = transport else { panic!("a filter") };
+        Pipe { socket, filters, plain: Vec::new() }
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.plain.is_empty() {
+            let mut wire = Vec::new();
+            self.filters.take_output(&mut wire);
+            self.socket.write_all(&wire)?;
+            let mut bytes = [0; 4096];
+            let count = self.socket.read(&mut bytes)?;
+            if count == 0 {
+                return Ok(0);
+            }
+            self.filters.handle_input(&bytes[..count], &mut self.plain).map_err(io::Error::other)?;
+        }
+        let count = self.plain.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.plain[..count]);
+        self.plain.drain(..count);
+        Ok(count)
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut wire = Vec::new();
+        self.filters.encode(bytes, &mut wire).map_err(io::Error::other)?;
+        self.socket.write_all(&wire)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// CONNECT and CONNECTED; then a subscription gets what is sent.
+fn speak_stomp(stream: &mut (impl Read + Write)) {
+    stream.write_all(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0").expect("it leaves");
+    assert!(frame(stream).starts_with("CONNECTED\n"));
+    stream.write_all(b"SUBSCRIBE\nid:1\ndestination:/queue/jobs\nreceipt:r\n\n\0").expect("it leaves");
+    assert!(frame(stream).contains("receipt-id:r\n"));
+    stream.write_all(b"SEND\ndestination:/queue/jobs\n\nwork\0").expect("it leaves");
+    let message = frame(stream);
+    assert!(message.starts_with("MESSAGE\n") && message.ends_with("\n\nwork"), "{message}");
+}
+
+/// The next STOMP frame, without what may stand between two.
+fn frame(stream: &mut impl Read) -> String {
+    let mut frame = Vec::new();
+    let mut byte = [0];
+    loop {
+        assert_eq!(stream.read(&mut byte).expect("something comes"), 1, "closed after {frame:?}");
+        match byte[0] {
+            0 => return String::from_utf8(frame).expect("text"),
+            b'\n' if frame.is_empty() => {}
+            other => frame.push(other),
+        }
+    }
+}
+
+#[test]
+fn whoever_speaks_a_protocol_of_queues_lives_on_one_shard_whatever_the_transport() {
+    let folder = Folder::new();
+    let (amqp_socket, stomp_socket) = (folder.0.join("amqp.sock"), folder.0.join("stomp.sock"));
+    let server = start(
+        &folder,
+        &[
+            "listeners.amqp.bind=127.0.0.1:0",
+            "listeners.stomp.bind=127.0.0.1:0",
+            "listeners.a.kind=amqp",
+            "listeners.a.transport=unix",
+            "listeners.a.bind={folder}/amqp.sock",
+            "listeners.s.kind=stomp",
+            "listeners.s.transport=unix",
+            "listeners.s.bind={folder}/stomp.sock",
+            "listeners.w.kind=stomp",
+            "listeners.w.transport=ws",
+            "listeners.w.bind=127.0.0.1:0",
+        ],
+    );
+    let mut kept: Vec<Box<dyn std::any::Any>> = Vec::new();
+    kept.push(Box::new(Amqp::over(tcp(&server, "amqp"), "PLAIN", b"\0guest\0guest", "/", 0)));
+    kept.push(Box::new(Amqp::over(unix(&amqp_socket), "PLAIN", b"\0guest\0guest", "/", 0)));
+    let mut plain = tcp(&server, "stomp");
+    speak_stomp(&mut plain);
+    let mut local = unix(&stomp_socket);
+    // Else the two would share what is sent.
+    drop(plain);
+    speak_stomp(&mut local);
+    drop(local);
+    let settings = Arc::new(WebSocketSettings::default());
+    let layer = websocket("localhost", "/ws", "v12.stomp", &settings);
+    let mut web = Pipe::new(tcp(&server, "w"), Filtered::stack(None, Some(layer)));
+    speak_stomp(&mut web);
+    let there = present(&server);
+    let home = thalweg_kernel::home("$q", 5).0;
+    let expected = [("AMQP 0-9-1", "tcp"), ("AMQP 0-9-1", "unix"), ("STOMP 1.2", "tcp+websocket")];
+    let expected: Vec<_> = expected.map(|(dialect, transport)| (None, dialect, transport, home)).into();
+    // Those who have left may be noticed later.
+    let there: Vec<_> = there.into_iter().filter(|one| one.1 != "STOMP 1.2" || one.2 == "tcp+websocket").collect();
+    assert_eq!(there, expected);
+}
+
+#[test]
+fn a_clients_certificate_is_its_log_in_in_both_protocols() {
+    let folder = Folder::new();
+    let authority = Authority::new(&folder);
+    authority.issue(&folder, "server", "the broker");
+    authority.issue(&folder, "client", "pump-7");
+    let mut sets = vec!["access.password_file={folder}/users".to_owned()];
+    std::fs::write(folder.0.join("users"), "").expect("the folder is writable");
+    for (name, kind) in [("amqps", "amqp"), ("stomps", "stomp")] {
+        let keys = [
+            ("kind", kind),
+            ("transport", "tls"),
+            ("bind", "127.0.0.1:0"),
+            ("anonymous", "false"),
+            ("tls.certificate", "{folder}/server.pem"),
+            ("tls.key", "{folder}/server.key"),
+            ("tls.client_ca", "{folder}/authority.pem"),
+            ("tls.client_certificate", "optional"),
+            ("tls.identity", "common_name"),
+        ];
+        sets.extend(keys.map(|(key, value)| format!("listeners.{name}.{key}={value}")));
+    }
+    let server = start(&folder, &sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let pipe = |listener: &str, shows: bool| {
+        let files = TlsClientFiles {
+            ca: Some(folder.0.join("authority.pem")),
+            identity: shows.then(|| (folder.0.join("client.pem"), folder.0.join("client.key"))),
+            insecure: false,
+        };
+        let tls = TlsConnector::new(&files).expect("files").connect("localhost").expect("a name");
+        Pipe::new(tcp(&server, listener), Filtered::stack(Some(tls), None))
+    };
+    let _amqp = Amqp::over(pipe("amqps", true), "EXTERNAL", b"", "/", 0);
+    let mut stomp = pipe("stomps", true);
+    speak_stomp(&mut stomp);
+    let user = Some("pump-7".to_owned());
+    let home = thalweg_kernel::home("$q", 5).0;
+    let expected = ["AMQP 0-9-1", "STOMP 1.2"].map(|dialect| (user.clone(), dialect, "tcp+tls", home));
+    assert_eq!(present(&server), expected);
+
+    let mut nobody = pipe("stomps", false);
+    nobody.write_all(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0").expect("it leaves");
+    assert!(frame(&mut nobody).starts_with("ERROR\n"), "without a certificate there is nothing to know it by");
+}
+
+#[test]
+fn a_reload_opens_and_closes_listeners_of_queues_and_their_clients_stay() {
+    let folder = Folder::new();
+    let mut server = start(&folder, &[]);
+    let names = |server: &Server| server.listening().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&server), ["mqtt"]);
+    server.reload(configuration(&folder, &["listeners.amqp.bind=127.0.0.1:0", "tenants=plant"])).expect("it is legal");
+    assert_eq!(names(&server), ["mqtt", "amqp"]);
+    let mut client = Amqp::over(tcp(&server, "amqp"), "PLAIN", b"\0guest\0guest", "plant", 0);
+    server.reload(configuration(&folder, &[])).expect("it is legal");
+    assert_eq!(names(&server), ["mqtt"]);
+    client.declare_queue("jobs");
+}
+
+#[test]
+fn a_connection_that_does_not_get_to_its_open_is_closed_in_time() {
+    let folder = Folder::new();
+    let server = start(&folder, &["listeners.amqp.bind=127.0.0.1:0", "limits.connect_timeout=1s"]);
+    let mut stream = tcp(&server, "amqp");
+    stream.write_all(b"AMQP\0\0\x09\x01").expect("it leaves");
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).expect("an end, not a time limit");
+    assert_eq!(heard.get(7..11), Some(&[0, 10, 0, 10][..]), "connection.start");
+}
+
+/// A certificate authority whose certificate is in `authority.pem`.
+struct Authority(Issuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(folder: &Folder) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        std::fs::write(folder.0.join("authority.pem"), certificate.pem()).expect("the folder is writable");
+        Authority(Issuer::new(params, key))
+    }
+
+    fn issue(&self, folder: &Folder, file: &str, common: &str) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.0).expect("a certificate");
+        for (ending, text) in [("pem", certificate.pem()), ("key", key.serialize_pem())] {
+            std::fs::write(folder.0.join(format!("{file}.{ending}")), text).expect("the folder is writable");
+        }
+    }
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-queues-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
