@@ -1,10 +1,12 @@
 //! What AMQP clients must find, over fronts and a kernel in memory.
 
+mod script;
 mod world;
 
 mod connect;
 mod consume;
 mod errors;
+mod nonsense;
 mod properties;
 mod publish;
 mod transactions;
