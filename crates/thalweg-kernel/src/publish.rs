@@ -75,7 +75,7 @@ pub(crate) struct Memo {
 
 impl Kernel {
     /// Publishes for a session. An exactly-once message is held by its ticket until [`Kernel::release`].
-    #[inline]
+    #[inline(always)]
     pub fn publish<E: Effects>(&mut self, id: SessionId, draft: Draft<'_>, now: Time, fx: &mut E) -> Published {
         if self.journal_full && self.must_refuse(id, &draft) {
             return Published { outcome: Outcome::Full, pause_until: None };
@@ -197,7 +197,7 @@ impl Kernel {
         self.spread(None, &route, &draft, now, fx)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish_unheld<E: Effects>(
         &mut self,
         id: SessionId,
@@ -460,7 +460,7 @@ impl Kernel {
                 retain,
                 redelivered: false,
                 tag: 0,
-                expires_in_secs: draft.expires_in.map(|span| span.secs_ceil().min(u64::from(u32::MAX)) as u32),
+                expires_in_secs: draft.expires_in.map(whole_secs),
                 priority: draft.priority,
                 properties: draft.properties,
                 subscription_ids,
@@ -762,4 +762,10 @@ impl Kernel {
             self.pump(id, now, fx);
         }
     }
+}
+
+/// Few messages say how long they are worth delivering; the others should not pay for the division.
+#[cold]
+fn whole_secs(span: Span) -> u32 {
+    span.secs_ceil().min(u64::from(u32::MAX)) as u32
 }

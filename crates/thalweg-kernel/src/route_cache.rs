@@ -94,6 +94,26 @@ impl Route {
         !self.wants_more_than_queues() && !self.has_queues()
     }
 
+    /// Adds what is neither a session nor a binding.
+    #[cold]
+    fn add_sink(&mut self, sink: &Sink) {
+        match sink.kind {
+            SinkKind::Group => {
+                if !self.groups.contains(&sink.target) {
+                    self.groups.push(sink.target);
+                }
+            }
+            SinkKind::Shard => {
+                let shard = sink.target as u16;
+                if !self.shards.contains(&shard) {
+                    self.shards.push(shard);
+                }
+            }
+            SinkKind::Queue => self.queues.push(sink.target),
+            SinkKind::Session | SinkKind::Binding => {}
+        }
+    }
+
     /// What `other` leads to, the route of another address the same message is published to.
     pub(crate) fn add(&mut self, address: &str, other: &Route) {
         self.is_simple = false;
@@ -201,6 +221,7 @@ impl Kernel {
         route
     }
 
+    #[inline(always)]
     fn work_out(&self, address: &str) -> Route {
         let bucket = self.routes.bucket_of(address);
         let mut route =
@@ -211,19 +232,8 @@ impl Kernel {
         let mut bindings: Vec<u32> = Vec::new();
         self.routes.for_each_match(address, |sink| match sink.kind {
             SinkKind::Session => sinks.push(*sink),
-            SinkKind::Group => {
-                if !route.groups.contains(&sink.target) {
-                    route.groups.push(sink.target);
-                }
-            }
-            SinkKind::Shard => {
-                let shard = sink.target as u16;
-                if !route.shards.contains(&shard) {
-                    route.shards.push(shard);
-                }
-            }
-            SinkKind::Queue => route.queues.push(sink.target),
             SinkKind::Binding => bindings.push(sink.target),
+            _ => route.add_sink(sink),
         });
         if !bindings.is_empty() || (!self.exchanges.is_empty() && address.starts_with('$')) {
             let is_wanted = !sinks.is_empty() || !route.is_empty();

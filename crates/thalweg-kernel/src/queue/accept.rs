@@ -212,6 +212,23 @@ impl Kernel {
         }
     }
 
+    /// What came back may have filled a queue that gives its oldest up.
+    pub(super) fn trim<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        loop {
+            let Some(queue) = self.queue_mut(index) else { return };
+            let limits = &queue.limits;
+            let over = limits.messages_max.is_some_and(|max| queue.ready as u64 > max)
+                || limits.bytes_max.is_some_and(|max| queue.ready_bytes > max);
+            if !over || limits.overflow != QueueOverflow::DropHead {
+                return;
+            }
+            let Some(oldest) = queue.pop_least() else { return };
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(oldest.message.bytes());
+            self.give_up(index, oldest, DeathReason::Overflow, now, fx);
+        }
+    }
+
     /// A publish or another command is over: dead letters go their way, and groups take what waits for them.
     #[cold]
     pub(crate) fn after_queues<E: Effects>(&mut self, now: Time, fx: &mut E) {

@@ -130,6 +130,11 @@ impl Kernel {
         self.queue(index).map(Queue::status).ok_or(Refusal::NoQueue)
     }
 
+    /// The bounds and choices of a queue.
+    pub fn queue_limits(&self, address: &str) -> Option<&QueueLimits> {
+        self.queue(self.find_queue(address)?).map(|queue| &queue.limits)
+    }
+
     /// Deletes a queue; how many messages went with it.
     pub fn delete_queue<E: Effects>(
         &mut self,

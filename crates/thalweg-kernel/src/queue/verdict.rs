@@ -173,6 +173,7 @@ impl Kernel {
                     self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
                 } else {
                     self.put_back(index, item);
+                    self.trim(index, now, fx);
                 }
             }
             Verdict::Reject => {
