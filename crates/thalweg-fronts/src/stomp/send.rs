@@ -221,7 +221,7 @@ impl StompFront {
                 Kind::Queue { is_made_here: false }
             }
             Destination::TempQueue(_) => {
-                (*address, _) = StompFront::temporary(links, id, session, &send.destination, now, kernel)?;
+                *address = StompFront::temporary(links, id, session, &send.destination, now, kernel)?;
                 Kind::Queue { is_made_here: false }
             }
             Destination::Exchange { name, key } => {

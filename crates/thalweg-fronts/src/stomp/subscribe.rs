@@ -63,10 +63,7 @@ impl StompFront {
     }
 
     fn check_subscribe(&self, frame: &SubscribeFrame<'_>) -> Result<(), Trouble> {
-        if self.subscriptions.len() >= self.settings.subscriptions_max {
-            let body = "the connection has as many subscriptions as it may have; end some, or use more connections\n";
-            return Err(Trouble::new("too many subscriptions", body));
-        }
+        self.check_room()?;
         self.check_destination(&frame.destination)?;
         let is_known = match &frame.id {
             Some(id) => self.subscriptions.by_id(id).is_some(),
@@ -85,6 +82,15 @@ impl StompFront {
             }
         }
         Ok(())
+    }
+
+    /// Whether there may be one more subscription.
+    fn check_room(&self) -> Result<(), Trouble> {
+        if self.subscriptions.len() < self.settings.subscriptions_max {
+            return Ok(());
+        }
+        let body = "the connection has as many subscriptions as it may have; end some, or use more connections\n";
+        Err(Trouble::new("too many subscriptions", body))
     }
 
     pub(super) fn check_destination(&self, destination: &str) -> Result<(), Trouble> {
@@ -154,7 +160,7 @@ impl StompFront {
             Destination::AmqQueue(name) => existing(queue_address(&tenant, &name)),
             Destination::ReplyQueue(name) => existing(queue_address(&tenant, name)),
             Destination::TempQueue(_) => {
-                let (address, _) = StompFront::temporary(links, id, session, text, now, kernel)?;
+                let address = StompFront::temporary(links, id, session, text, now, kernel)?;
                 Ok(Source { address, shows: Shows::AsSubscribed, durable: false })
             }
         }
@@ -221,7 +227,7 @@ impl StompFront {
         Some(durable_name(&[client, &name]))
     }
 
-    /// The queue that a temporary destination stands for on this connection; made if it is not there, and then new.
+    /// The queue that a temporary destination stands for on this connection; made if it is not there.
     pub(super) fn temporary(
         links: &mut Links,
         id: LinkId,
@@ -229,10 +235,10 @@ impl StompFront {
         destination: &str,
         now: Time,
         kernel: &mut Kernel,
-    ) -> Result<(String, bool), Trouble> {
+    ) -> Result<String, Trouble> {
         let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
         if let Some((_, address)) = front.temporaries.iter().find(|(known, _)| **known == *destination) {
-            return Ok((address.to_string(), false));
+            return Ok(address.to_string());
         }
         if front.temporaries.len() >= front.settings.subscriptions_max {
             let body = "the connection has as many temporary queues as it may have; use them again\n";
@@ -247,7 +253,7 @@ impl StompFront {
         if let Some(front) = StompFront::of(links, id) {
             front.temporaries.push((destination.into(), address.as_str().into()));
         }
-        Ok((address, true))
+        Ok(address)
     }
 
     /// Where answers to `/temp-queue/…` go: its queue, which the peer consumes from now on if it did not yet, under the
@@ -260,11 +266,12 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<String, Trouble> {
-        let (address, is_new) = StompFront::temporary(links, id, session, destination, now, kernel)?;
-        if !is_new {
+        let address = StompFront::temporary(links, id, session, destination, now, kernel)?;
+        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        if front.subscriptions.has_destination(destination) {
             return Ok(address);
         }
-        let Some(front) = StompFront::of(links, id) else { return Err(Trouble::new("gone", "")) };
+        front.check_room()?;
         let line = front.subscriptions.new_line();
         front.subscriptions.add(Subscription {
             line,

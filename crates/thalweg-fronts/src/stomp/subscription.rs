@@ -87,6 +87,10 @@ impl Subscriptions {
         self.by_line.iter().find(|subscription| subscription.id.is_none() && *subscription.destination == *destination)
     }
 
+    pub(super) fn has_destination(&self, destination: &str) -> bool {
+        self.by_line.iter().any(|subscription| *subscription.destination == *destination)
+    }
+
     fn at(&self, line: u16) -> Result<usize, usize> {
         // Nearly always there is one.
         if let [only] = &self.by_line[..]

@@ -129,6 +129,11 @@ fn a_question_is_answered_through_a_temporary_queue() {
     assert_eq!((answer.header("correlation-id"), &*answer.destination), (Some("c7"), "/temp-queue/mine"));
     world.send_headers(asks, "/queue/rpc", "3+3", &[("reply-to", "/temp-queue/mine")]);
     assert_eq!(world.message(answers).header("reply-to"), Some(&*reply_to), "the queue is used again");
+    world.unsubscribe(asks, "/temp-queue/mine", &[]);
+    world.send_headers(asks, "/queue/rpc", "4+4", &[("reply-to", "/temp-queue/mine")]);
+    assert_eq!(world.message(answers).header("reply-to"), Some(&*reply_to));
+    world.send(answers, &reply_to, "8");
+    assert_eq!(world.texts(asks), ["8"], "it is listened to again");
     world.lose(asks);
     world.send(answers, &reply_to, "too late");
     assert!(!world.is_closed(answers), "an answer that nobody waits for is nobody's fault");

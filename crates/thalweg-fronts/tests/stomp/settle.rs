@@ -43,6 +43,24 @@ fn each_message_is_acknowledged_for_itself_and_the_rest_comes_again_flagged_and_
 }
 
 #[test]
+fn a_thousand_unsettled_messages_of_a_lost_consumer_come_again_in_order_and_only_those() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.subscribe(who, &taking(AckMode::ClientIndividual, &[("prefetch-count", "1000")]));
+    send_numbers(&mut world, 1200);
+    let got = world.messages(who);
+    assert_eq!(got.len(), 1000);
+    world.ack(who, &got[7]);
+    world.lose(who);
+    let again = left(&mut world);
+    let numbers: Vec<usize> = again.iter().map(|(text, _)| text.parse().expect("a number")).collect();
+    assert_eq!(numbers, (0..1200).filter(|number| *number != 7).collect::<Vec<_>>());
+    // One more was delivered for the one that was acknowledged.
+    assert_eq!(again.iter().filter(|(_, redelivered)| *redelivered).count(), 1000);
+    assert!(again[..1000].iter().all(|(_, redelivered)| *redelivered));
+}
+
+#[test]
 fn an_acknowledgement_speaks_for_all_before_it_in_client_mode() {
     for version in Version::ALL {
         let mut world = World::new();
