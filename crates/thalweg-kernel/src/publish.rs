@@ -100,7 +100,7 @@ impl Kernel {
         }
         let ticket = draft.ticket;
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
-        let outcome = self.publish_unheld(id, draft, now, fx);
+        let outcome = self.publish_unheld(id, &draft, now, fx);
         if exactly_once && !matches!(outcome, Outcome::Accepted | Outcome::NoMatch) {
             // A refused message is not held: its ticket is free at once.
             if let Some(session) = self.sessions.get_mut(id) {
@@ -194,17 +194,21 @@ impl Kernel {
     pub fn publish_own<E: Effects>(&mut self, draft: Draft<'_>, now: Time, fx: &mut E) -> Outcome {
         self.ledger.own += 1;
         let route = self.route(draft.address);
-        self.spread(None, &route, &draft, now, fx)
+        self.spread_fully(None, &route, &draft, now, fx)
+    }
+
+    /// Publishes what a session has left behind.
+    pub(crate) fn publish_left_behind<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, now: Time, fx: &mut E) {
+        match self.route_for(id, draft.address) {
+            Ok(route) => {
+                self.spread_fully(Some(id), &route, draft, now, fx);
+            }
+            Err(_) => self.ledger.refused += 1,
+        }
     }
 
     #[inline(always)]
-    pub(crate) fn publish_unheld<E: Effects>(
-        &mut self,
-        id: SessionId,
-        draft: Draft<'_>,
-        now: Time,
-        fx: &mut E,
-    ) -> Outcome {
+    fn publish_unheld<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, now: Time, fx: &mut E) -> Outcome {
         let Some(session) = self.sessions.get(id) else { return Outcome::Denied };
         let route = match &session.memo.route {
             Some(route) if session.memo.address == draft.address.as_bytes() && self.is_current(route) => route.clone(),
@@ -216,7 +220,7 @@ impl Kernel {
                 }
             },
         };
-        self.spread(Some(id), &route, &draft, now, fx)
+        self.spread(Some(id), &route, draft, now, fx)
     }
 
     /// The checks that hold for an address as long as the memo does, and its route.
@@ -240,7 +244,7 @@ impl Kernel {
     }
 
     /// What most messages need, without what few do.
-    #[inline]
+    #[inline(always)]
     fn spread<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,

@@ -189,7 +189,7 @@ impl RouteCache {
 
 impl Kernel {
     /// Whether a remembered route still holds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_current(&self, route: &Route) -> bool {
         route.stamp == self.routes.stamp_of(route.bucket)
             && route.epoch == self.access_epoch

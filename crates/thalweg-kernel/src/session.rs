@@ -614,7 +614,7 @@ impl Kernel {
             native: None,
         };
         self.ledger.own += 1;
-        self.publish_unheld(id, draft, now, fx);
+        self.publish_left_behind(id, &draft, now, fx);
         // Written down behind the message itself, so that a will is rather published twice than never.
         self.persist_session(id, Safety::Lazy, fx);
     }

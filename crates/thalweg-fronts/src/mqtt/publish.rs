@@ -52,11 +52,13 @@ impl MqttFront {
             return Handled::Done;
         }
         let dialect = front.dialect();
+        let of_few;
         let (properties, expires_in) = if publish.properties.is_empty() {
             (None, None)
         } else {
+            of_few = properties_of(&publish.properties);
             let expires_in = publish.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs)));
-            (properties_of(&publish.properties), expires_in)
+            (of_few.as_ref(), expires_in)
         };
         let draft = Draft {
             address: publish.topic.as_str(),
@@ -69,7 +71,7 @@ impl MqttFront {
             },
             priority: 0,
             expires_in,
-            properties: properties.as_ref(),
+            properties,
             ticket: publish.id,
             native: publish.plain.then_some(Native { dialect, frame: publish.frame }),
         };
