@@ -150,6 +150,9 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
             for (group, what) in part.explained.groups.iter().take(RECEIVERS_NAMED_MAX) {
                 add(Span::KernelPublish as usize, Some(part.shard), group, format!("one member gets it: {what}"));
             }
+            for (queue, what) in part.explained.queues.iter().take(RECEIVERS_NAMED_MAX) {
+                add(Span::KernelPublish as usize, Some(part.shard), queue, format!("one consumer gets it: {what}"));
+            }
         }
         add(STORE_COMMIT, None, &topic, kept(parts, groups));
         let all = parts.iter().flat_map(|part| part.explained.receivers.iter().map(|receiver| (part.shard, receiver)));
@@ -160,7 +163,8 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
             add(Span::FrontOut as usize, None, &topic, format!("and {} more", receivers - RECEIVERS_NAMED_MAX));
         }
     }
-    let outcome = match (goes_on, receivers + groups) {
+    let queues: usize = parts.iter().map(|part| part.explained.queues.len()).sum();
+    let outcome = match (goes_on, receivers + groups + queues) {
         (false, _) => "denied",
         (true, 0) => "no_match",
         (true, _) => "accepted",
@@ -171,7 +175,7 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         _ => "QoS 1 and 2: acknowledged; QoS 0: nothing to say",
     };
     add(Span::FrontAck as usize, entered, publisher, acknowledged.into());
-    if receivers + groups > 0 && goes_on {
+    if receivers + groups + queues > 0 && goes_on {
         add(Span::NetWrite as usize, None, &topic, "one write per connection and turn, whatever it gathered".into());
         add(
             Span::KernelSettle as usize,

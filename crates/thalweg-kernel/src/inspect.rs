@@ -82,6 +82,8 @@ pub struct Explained {
     pub receivers: Vec<(Arc<str>, String)>,
     /// One line per group: name and filter, what would happen.
     pub groups: Vec<(Arc<str>, String)>,
+    /// One line per queue with a name: address, what would happen.
+    pub queues: Vec<(Arc<str>, String)>,
     /// Other shards that have receivers.
     pub shards: Vec<u16>,
     /// The publisher may not publish there: nobody would receive anything.
@@ -206,9 +208,11 @@ impl Kernel {
             let group = self.groups.get(*index as usize)?.as_ref()?;
             Some((group.key.clone(), format!("{} members here, {} waiting", group.members.len(), group.waiting.len())))
         });
+        let queues = route.queues.iter().filter_map(|index| self.explain_queue(*index));
         let mut explained = Explained {
             receivers: receivers.collect(),
             groups: groups.collect(),
+            queues: queues.collect(),
             shards: route.shards.clone(),
             denied: false,
             has_last_value: self.last_values.get(address, Time::ZERO).is_some(),
@@ -220,6 +224,7 @@ impl Kernel {
             explained.denied = true;
             explained.receivers = vec![(session.client.clone(), "the publisher may not publish there".into())];
             explained.groups.clear();
+            explained.queues.clear();
         }
         explained
     }

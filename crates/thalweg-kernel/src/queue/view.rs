@@ -85,6 +85,14 @@ impl Kernel {
         }
     }
 
+    /// What a publish to a queue would meet there.
+    pub(crate) fn explain_queue(&self, index: u32) -> Option<(Arc<str>, String)> {
+        let queue = self.queue(index)?;
+        let consumers = queue.consumers.len() + queue.groups.len();
+        let what = format!("{consumers} consumers, {} waiting, {} unsettled", queue.ready, queue.unsettled);
+        Some((queue.address.clone(), what))
+    }
+
     /// Shows `f` every exchange: those of the default tenant that are always there, and all that were declared or bound.
     pub fn for_each_exchange(&self, mut f: impl FnMut(ExchangeView)) {
         for (name, kind) in PREDECLARED {
