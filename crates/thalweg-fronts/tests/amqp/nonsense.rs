@@ -5,7 +5,7 @@ use crate::world::{Said, World};
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, ContentHeader};
 
-const SCRIPTS: u64 = 40_000;
+const SCRIPTS: u64 = 20_000;
 /// Scripts one broker lives through.
 const SCRIPTS_PER_STAGE: u64 = 50;
 
@@ -21,7 +21,7 @@ fn no_script_makes_a_connection_panic_or_grow_without_bound() {
     for _ in 0..SCRIPTS / SCRIPTS_PER_STAGE {
         let mut stage = Stage::new();
         for _ in 0..SCRIPTS_PER_STAGE {
-            let script: Vec<u8> = (0..next() % 60).map(|_| (next() >> 20) as u8).collect();
+            let script: Vec<u8> = (0..next() % 200).map(|_| (next() >> 20) as u8).collect();
             stage.play(&script);
         }
         stage.end();

@@ -65,6 +65,7 @@ fn connects() -> Vec<Vec<u8>> {
             method(0, 10, 31, &[&[0, 8], &FRAME_MAX.to_be_bytes(), &[0, 5]]),
             method(0, 10, 40, &[&short(vhost), &short(""), &[0]]),
             method(1, 20, 10, &[&short("")]),
+            method(1, 50, 10, &[&[0, 0], &short("q"), &[0], &table(&[])]),
         ]
         .concat()
     };
@@ -165,6 +166,8 @@ pub struct Stage {
 struct End {
     link: Option<LinkId>,
     tail: Vec<u8>,
+    /// Bytes of its output that were looked at.
+    seen: usize,
 }
 
 impl Stage {
@@ -248,22 +251,46 @@ impl Stage {
         let front = AmqpFront::new(self.settings.clone(), 9 + which as u64, anonymous);
         let link = self.links.open(Front::Amqp(Box::new(front)));
         let connect = if which == 0 { word % 3 } else { word % 4 };
-        self.ends[which] = End { link: Some(link), tail: self.connects[connect].clone() };
+        self.ends[which] = End { link: Some(link), tail: self.connects[connect].clone(), seen: 0 };
         link
     }
 
     fn send(&mut self, which: usize, bytes: &[u8]) {
+        if self.ends[which].link.and_then(|id| self.links.get(id)).is_some_and(|link| link.closing) {
+            self.flush(which, usize::MAX);
+        }
         let id = self.link(which, bytes.len());
         let Some(link) = self.links.get(id) else { panic!("it is open") };
-        if link.closing {
-            return self.flush(which, usize::MAX);
-        }
         // Like the server, which reads nothing from a peer that does not read.
         if link.waiting() > OUTPUT_MAX {
-            return;
+            return self.flush(which, usize::MAX);
+        }
+        if link.fault().is_some() && link.output().len() % 3 > 0 {
+            // Most peers come back at once; some go on as if nothing had been said.
+            self.close(which);
+            self.link(which, bytes.len());
         }
         self.ends[which].tail.extend_from_slice(bytes);
         self.drive(which);
+        let is_held = self.ends[which].link.and_then(|id| self.links.get(id)).is_some_and(|link| link.holds_input());
+        if is_held && bytes.len() % 3 > 0 {
+            self.trouble(which, 30);
+        }
+        self.mend_channel(which);
+    }
+
+    /// Like most peers: a channel that was closed is opened again.
+    fn mend_channel(&mut self, which: usize) {
+        let Some(link) = self.ends[which].link.and_then(|id| self.links.get(id)) else { return };
+        let output = link.output();
+        let new = output.get(self.ends[which].seen.min(output.len())..).unwrap_or_default();
+        let is_closed = new.windows(4).any(|bytes| bytes == [0, 20, 0, 40]);
+        self.ends[which].seen = output.len();
+        if is_closed {
+            let again = [method(1, 20, 41, &[]), method(1, 20, 10, &[&short("")])].concat();
+            self.ends[which].tail.extend_from_slice(&again);
+            self.drive(which);
+        }
     }
 
     fn drive(&mut self, which: usize) {
@@ -303,6 +330,7 @@ impl Stage {
         if link.closing && link.output().is_empty() {
             return self.close(which);
         }
+        self.ends[which].seen = self.ends[which].seen.min(link.output().len());
         if link.waiting() <= OUTPUT_MAX / 4 {
             self.links.on_drained(id, self.now, &mut self.kernel);
             self.gather();
@@ -348,7 +376,7 @@ impl Stage {
         }
         let Some(id) = self.ends[which].link else { return };
         match number {
-            24 if self.links.silence_max(id).is_some() => self.links.on_silence(id),
+            24 if which == 1 && self.links.silence_max(id).is_some() => self.links.on_silence(id),
             25 => self.links.on_idle(id, self.now),
             26 => self.links.on_login_expired(id, &mut self.kernel, self.now),
             27 => self.kernel.set_journal_full(which == 0),
