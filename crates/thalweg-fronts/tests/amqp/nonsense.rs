@@ -5,7 +5,7 @@ use crate::world::{Said, World};
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, ContentHeader};
 
-const SCRIPTS: u64 = 20_000;
+const SCRIPTS: u64 = 6_000;
 /// Scripts one broker lives through.
 const SCRIPTS_PER_STAGE: u64 = 50;
 

@@ -265,7 +265,7 @@ impl Stage {
         if link.waiting() > OUTPUT_MAX {
             return self.flush(which, usize::MAX);
         }
-        if link.fault().is_some() && link.output().len() % 3 > 0 {
+        if link.fault().is_some() && !bytes.len().is_multiple_of(3) {
             // Most peers come back at once; some go on as if nothing had been said.
             self.close(which);
             self.link(which, bytes.len());
@@ -273,7 +273,7 @@ impl Stage {
         self.ends[which].tail.extend_from_slice(bytes);
         self.drive(which);
         let is_held = self.ends[which].link.and_then(|id| self.links.get(id)).is_some_and(|link| link.holds_input());
-        if is_held && bytes.len() % 3 > 0 {
+        if is_held && !bytes.len().is_multiple_of(3) {
             self.trouble(which, 30);
         }
         self.mend_channel(which);
@@ -339,6 +339,7 @@ impl Stage {
 
     fn wait(&mut self, span: Span) {
         self.now += span;
+        self.kernel.set_journal_full(false);
         if self.kernel.poll_timeout() <= self.now {
             self.kernel.on_timeout(self.now, &mut self.links);
         }
@@ -379,7 +380,7 @@ impl Stage {
             24 if which == 1 && self.links.silence_max(id).is_some() => self.links.on_silence(id),
             25 => self.links.on_idle(id, self.now),
             26 => self.links.on_login_expired(id, &mut self.kernel, self.now),
-            27 => self.kernel.set_journal_full(which == 0),
+            27 => self.kernel.set_journal_full(true),
             _ => {
                 self.links.take_logins();
                 let answer = match number % 4 {
