@@ -426,3 +426,14 @@ impl Request<'_> {
         AmqpFront::end_channel(self.links, id, ch, now, self.kernel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_of_an_idle_connection_with_a_channel_is_small() {
+        let bytes = size_of::<AmqpFront>() + size_of::<Channel>() + size_of::<channel::Consumer>();
+        assert!(bytes <= 1024, "{bytes}");
+    }
+}
