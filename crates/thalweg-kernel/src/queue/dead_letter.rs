@@ -35,8 +35,10 @@ impl Kernel {
         let Some(dead_letter) = &queue.limits.dead_letter else { return };
         let from = message.properties().and_then(|properties| properties.details.as_deref());
         let deaths = from.map_or(&[][..], |details| &details.deaths);
-        let been_here = deaths.iter().any(|death| *death.queue == *queue.address);
-        if why != DeathReason::Rejected && been_here && deaths.iter().all(|death| death.reason != DeathReason::Rejected)
+        // The latest is first: what has happened since it was here last.
+        let round = deaths.iter().position(|death| *death.queue == *queue.address).map(|at| &deaths[..=at]);
+        if why != DeathReason::Rejected
+            && round.is_some_and(|round| round.iter().all(|death| death.reason != DeathReason::Rejected))
         {
             // Nobody's decision brings it here again and again: it would go round for ever.
             return;

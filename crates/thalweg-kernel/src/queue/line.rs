@@ -26,6 +26,8 @@ pub(super) struct Line {
     /// By rising tag.
     pub(super) unsettled: VecDeque<Unsettled>,
     pub(super) consumers: Vec<LineConsumer>,
+    /// The one message that is being asked for is settled when sent.
+    pub(super) takes_blindly: bool,
 }
 
 /// A consumer's terms and credit.
@@ -100,6 +102,7 @@ impl Lines {
                     tag_last: 0,
                     unsettled: VecDeque::new(),
                     consumers: Vec::new(),
+                    takes_blindly: false,
                 };
                 self.lines.insert(at, line);
                 at

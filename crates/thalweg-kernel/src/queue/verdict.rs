@@ -71,8 +71,12 @@ impl Kernel {
         fx: &mut E,
     ) {
         let mut sources: SmallVec<[Source; 4]> = SmallVec::new();
-        // From the last to the first, so that what returns to a head comes in its order.
-        for unsettled in taken.into_iter().rev() {
+        let mut taken = taken;
+        if verdict == Verdict::Requeue {
+            // From the last to the first, so that what returns to a head comes in its order.
+            taken.reverse();
+        }
+        for unsettled in taken {
             if let Some(line) = self.line_mut(id, line) {
                 line.give_credit_back(unsettled.consumer);
             }
