@@ -9,6 +9,9 @@
  *   amqpblast durable --port P --pairs 10 --size 36 [--queue-type quorum] [--confirms 500] [--prefetch 1000] [--ack-each]
  *       Durable queues, persistent messages, publishers with CONFIRMS unconfirmed messages each, consumers that
  *       acknowledge: all that one read brought with one acknowledgement, or each alone.
+ *   amqpblast fill    --port P --pairs 10 --size 36 [--queue-type quorum] [--confirms 500]
+ *       The same without consumers, so that no acknowledgement saves the broker a sync: what counts are confirmations.
+ *       When the publishers have ended, everything that was confirmed is taken out again, once and in order.
  *   amqpblast rtt     --port P [--rate 100] [--size 36] [--durable --persistent --confirms 100 --prefetch 100]
  *       An open loop on an absolute schedule: from the write of a message to its arrival in the same process.
  *   amqpblast idle    --port P --pid BROKER --count 1000
@@ -275,8 +278,21 @@ static void proto_open(struct conn *c)
         end_frame(&w);
         send_set_up(c, &w);
         await(c, BASIC_QOS_OK, "basic.qos-ok");
-        w = fresh();
     }
+    if (opt.fill)
+        return;
+    proto_consume(c);
+    write_all(c->fd, c->out, c->out_len);
+    c->out_len = 0;
+    await(c, BASIC_CONSUME_OK, "basic.consume-ok");
+}
+
+static void proto_consume(struct conn *c)
+{
+    char queue[128];
+    queue_name(queue, sizeof queue, c->number);
+    uint8_t method[256];
+    struct writer w = {.at = method};
     begin_method(&w, 1, BASIC_CONSUME);
     put16(&w, 0);
     put_short(&w, queue);
@@ -284,8 +300,8 @@ static void proto_open(struct conn *c)
     put8(&w, opt.prefetch ? 0 : 2); /* no-local, no-ack, exclusive, no-wait */
     put32(&w, 0);
     end_frame(&w);
-    send_set_up(c, &w);
-    await(c, BASIC_CONSUME_OK, "basic.consume-ok");
+    size_t bytes = (size_t)(w.at - method);
+    memcpy(room(c, bytes), method, bytes);
 }
 
 static void proto_open_idle(struct conn *c)
@@ -400,6 +416,7 @@ static void on_method(struct conn *c, const uint8_t *p, uint64_t now)
         c->stage = WANTS_HEADER;
         c->foreign = true;
         return;
+    case BASIC_CONSUME_OK: return; /* of fill; elsewhere it is awaited */
     case CHANNEL_FLOW: /* RabbitMQ never sends it, and nothing here would stop */
         die("connection %u: channel.flow", c->number);
     case CONNECTION_CLOSE:
@@ -611,7 +628,8 @@ static void peer_after_read(struct conn *c)
 
 static void set_mode(const char *mode)
 {
-    if (strcmp(mode, "durable") == 0) {
+    if (strcmp(mode, "durable") == 0 || strcmp(mode, "fill") == 0) {
+        opt.fill = mode[0] == 'f';
         opt.durable = opt.persistent = true;
         opt.confirms = 500;
         opt.prefetch = 1000;
@@ -641,6 +659,6 @@ static void set_case(int number)
 
 int main(int argc, char **argv)
 {
-    return blast_main(argc, argv, "usage: amqpblast pairs|durable|rtt|idle --port P [options], amqpblast --selftest --port P\n",
+    return blast_main(argc, argv, "usage: amqpblast pairs|durable|fill|rtt|idle --port P [options], amqpblast --selftest --port P\n",
                       set_mode, set_case, 6);
 }

@@ -45,7 +45,7 @@ static struct {
     int port, pid;
     uint32_t pairs, size, window, confirms, prefetch, count;
     double rate, seconds, warmup, drain;
-    bool durable, persistent, ack_each;
+    bool durable, persistent, ack_each, fill; /* fill: consumers begin when publishers have ended */
 } opt = {.mode = "pairs", .exchange = "", .queue_type = "", .prefix = "blast", .user = "guest", .password = "guest",
          .host = "127.0.0.1", .pairs = 1, .size = 36, .window = 1000, .count = 1000, .seconds = 3, .warmup = 1,
          .drain = 30};
@@ -103,6 +103,7 @@ static uint8_t filler[1 << 20];
 /* The protocol's part. */
 static const char *tool_name;
 static void proto_open(struct conn *c);                     /* blocking: until the connection may publish or consumes */
+static void proto_consume(struct conn *c);                  /* puts into `out` what makes it consume; after the run, of fill */
 static void proto_make_batch(struct conn *c);               /* c->batch and its three sizes */
 static size_t proto_parse(struct conn *c, const uint8_t *in, size_t length, uint64_t now); /* bytes that were whole */
 static void proto_after_read(struct conn *c);
@@ -585,6 +586,10 @@ static int run_pairs(void)
             ended = now;
             drain_until = now + (uint64_t)(opt.drain * 1e9);
             stopping = true;
+            for (uint32_t i = 0; i < opt.pairs && opt.fill; i++) {
+                proto_consume(consumers[i]);
+                flush(consumers[i]);
+            }
         }
         if (received + confirmed != progress || generated == 0) {
             progress = received + confirmed;
@@ -611,11 +616,11 @@ static int run_pairs(void)
         }
     }
     bool valid = !stalled && !lost && !doubled && !out_of_order && !damaged && !strangers && !redelivered && !refused &&
-                 !returned && !unconfirmed && !left && received_measured > 0;
+                 !returned && !unconfirmed && !left && (opt.fill ? confirmed_measured : received_measured) > 0;
     double seconds = (double)((stalled ? ended : stop_at) - measured_from) / 1e9;
-    double broker_cpu_s = after.cpu_s - before.cpu_s, measured = (double)received_measured;
+    double broker_cpu_s = after.cpu_s - before.cpu_s, measured = (double)(opt.fill ? confirmed_measured : received_measured);
     printf("{\"tool\": \"%s\", \"mode\": \"%s\", \"valid\": %s, \"msgs_per_s\": %.0f, \"sent_per_s\": %.0f, \"confirmed_per_s\": %.0f",
-           tool_name, opt.mode, valid ? "true" : "false", measured / seconds, (double)generated_measured / seconds,
+           tool_name, opt.mode, valid ? "true" : "false", (double)received_measured / seconds, (double)generated_measured / seconds,
            (double)confirmed_measured / seconds);
     printf(", \"pairs\": %u, \"size\": %u, \"window\": %u, \"confirms\": %u, \"prefetch\": %u, \"rate\": %.0f, \"seconds\": %.3f",
            opt.pairs, opt.size, opt.window, opt.confirms, opt.prefetch, opt.rate, seconds);
@@ -629,7 +634,8 @@ static int run_pairs(void)
                measured > 0 ? broker_cpu_s * 1e6 / measured : 0, broker_cpu_s / seconds, (double)after.rss_kib / 1024,
                (double)after.peak_kib / 1024);
     printf(", \"tool_cpu\": %.2f, \"reads\": %lu, \"writes\": %lu", tool_cpu_s / seconds, reads, writes);
-    print_hist("lat_us", &latency);
+    if (!opt.fill)
+        print_hist("lat_us", &latency);
     if (opt.confirms)
         print_hist("confirm_us", &confirm_latency);
     if (opt.rate > 0) {

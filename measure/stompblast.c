@@ -129,6 +129,8 @@ static void proto_open(struct conn *c)
     await(c, "RECEIPT");
 }
 
+static void proto_consume(struct conn *c) { (void)c; }
+
 static void proto_open_idle(struct conn *c) { proto_open(c); }
 
 static uint64_t proto_close(struct conn *c)
