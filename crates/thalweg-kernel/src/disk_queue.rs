@@ -5,7 +5,7 @@
 //! order of the whole queue is: the session's `waiting`, then what is being fetched, then `stored`, then `fresh`.
 
 use crate::Kernel;
-use crate::effects::{Effects, Fetch, Spot};
+use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::SessionId;
 use crate::journal::{Stored, Waiting};
 use crate::ledger::{AccountPlace, DropReason};
@@ -148,6 +148,7 @@ impl Kernel {
     /// A batch of this shard has been written, and its bytes begin at `place`: what of it waits in long queues leaves
     /// memory.
     pub fn on_written(&mut self, batch: u64, place: u64) {
+        self.queues_on_written(batch, place);
         let mut at = 0;
         while let Some(&id) = self.spilling.get(at) {
             let Some(session) = self.sessions.get_mut(id) else {
@@ -203,7 +204,7 @@ impl Kernel {
                 disk.fetching.push_back(stored);
             }
             disk.question = u64::from(question);
-            fx.fetch(Fetch { session: id, question: disk.question, places });
+            fx.fetch(Fetch { holder: Holder::Session(id), question: disk.question, places });
             return false;
         }
         // What is left has not even been written yet.
@@ -215,6 +216,20 @@ impl Kernel {
 
     /// Messages that were asked for with [`Effects::fetch`]; nothing where one could not be read.
     pub fn on_fetched<E: Effects>(
+        &mut self,
+        holder: Holder,
+        question: u64,
+        messages: Vec<Option<Message>>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        match holder {
+            Holder::Session(id) => self.on_session_fetched(id, question, messages, now, fx),
+            Holder::Queue(index) => self.on_queue_fetched(index, question, messages, now, fx),
+        }
+    }
+
+    fn on_session_fetched<E: Effects>(
         &mut self,
         id: SessionId,
         question: u64,

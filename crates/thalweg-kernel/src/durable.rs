@@ -5,7 +5,7 @@
 //! takes a few bytes each.
 
 use crate::Kernel;
-use crate::effects::{Effects, Safety, Spot};
+use crate::effects::{Effects, Holder, Safety, Spot};
 use crate::ids::{SessionId, Tag};
 use crate::journal::{BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
 use crate::publish::Draft;
@@ -33,8 +33,8 @@ pub(crate) struct Pending {
     /// The group it came through, 0 for none.
     pub(crate) group: u64,
     pub(crate) subscription_ids: SubscriptionIds,
-    /// The session whose queue keeps it in memory only until it is written.
-    pub(crate) to_disk: Option<SessionId>,
+    /// Whose queue keeps it in memory only until it is written.
+    pub(crate) to_disk: Option<Holder>,
 }
 
 impl Pending {
@@ -111,7 +111,7 @@ impl Kernel {
                 (tag, None)
             }
             Put::Waits => (0, None),
-            Put::WaitsForDisk => (0, Some(id)),
+            Put::WaitsForDisk => (0, Some(Holder::Session(id))),
             Put::Done => return,
         };
         self.pending_references.push(Pending { tag, to_disk, ..pending });
@@ -119,17 +119,8 @@ impl Kernel {
 
     /// Writes a message down with all that was referred since the last one.
     pub(crate) fn persist_message<E: Effects>(&mut self, written: &Written<'_>, safety: Safety, now: Time, fx: &mut E) {
-        let draft = written.draft;
-        let body = BodyRecord {
-            address: draft.address,
-            payload: draft.payload,
-            reliability: draft.reliability,
-            retain: draft.retain,
-            priority: draft.priority,
-            properties: draft.properties.map(Cow::Borrowed),
-        };
-        let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
-        self.persist_body(body, expires, now, written, safety, fx);
+        let expires = written.draft.expires_in.map_or(Time::NEVER, |span| now + span);
+        self.persist_written(written, expires, now, safety, fx);
     }
 
     /// Writes a kept message down with what was referred to it.
@@ -141,16 +132,8 @@ impl Kernel {
         fx: &mut E,
     ) {
         let draft = Draft::of(message);
-        let body = BodyRecord {
-            address: message.address(),
-            payload: message.payload(),
-            reliability: message.reliability(),
-            retain: message.retain(),
-            priority: message.priority(),
-            properties: message.properties().map(Cow::Borrowed),
-        };
         let written = Written { draft: &draft, publisher: message.publisher(), is_last_value, held: None };
-        self.persist_body(body, message.expires(), message.ingress(), &written, safety, fx);
+        self.persist_written(&written, message.expires(), message.ingress(), safety, fx);
     }
 
     /// Writes a kept message down for one entry of a session that was not written down before and now must be.
@@ -172,12 +155,11 @@ impl Kernel {
         (self.pending_references, self.pending_safety) = others;
     }
 
-    fn persist_body<E: Effects>(
+    fn persist_written<E: Effects>(
         &mut self,
-        body: BodyRecord<'_>,
+        written: &Written<'_>,
         expires: Time,
         ingress: Time,
-        written: &Written<'_>,
         safety: Safety,
         fx: &mut E,
     ) {
@@ -195,8 +177,16 @@ impl Kernel {
                 subscription_ids: Cow::Borrowed(pending.subscription_ids.as_slice()),
             })
             .collect();
+        let draft = written.draft;
         let record = Record::Message(MessageRecord {
-            body,
+            body: BodyRecord {
+                address: draft.address,
+                payload: draft.payload,
+                reliability: draft.reliability,
+                retain: draft.retain,
+                priority: draft.priority,
+                properties: draft.properties.map(Cow::Borrowed),
+            },
             expires,
             ingress,
             publisher: written.publisher,
@@ -219,9 +209,15 @@ impl Kernel {
     }
 
     fn found_spot(&mut self, pending: &Pending, spot: Spot) {
-        let Some(id) = pending.to_disk else { return };
-        let Some(disk) = self.sessions.get_mut(id).and_then(|session| session.disk.as_mut()) else { return };
-        disk.found_spot(pending.serial, spot);
+        match pending.to_disk {
+            None => {}
+            Some(Holder::Session(id)) => {
+                if let Some(disk) = self.sessions.get_mut(id).and_then(|session| session.disk.as_mut()) {
+                    disk.found_spot(pending.serial, spot);
+                }
+            }
+            Some(Holder::Queue(index)) => self.found_queue_spot(index, pending.serial, spot),
+        }
     }
 
     /// Writes a session down as it is now.

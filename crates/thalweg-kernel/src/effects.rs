@@ -24,7 +24,8 @@ pub trait Effects {
     fn send(&mut self, shard: ShardId, message: ShardMessage);
     /// Puts a message out of a queue into the output of a consumer's link.
     fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent;
-    /// A consumer's queue is gone, and with it the consumer.
+    /// A consumer's queue is gone, and with it the consumer. For consumer 0: the message that was asked for has expired
+    /// before it came, and the queue is empty.
     fn consumer_ended(&mut self, link: LinkId, line: u16, consumer: u32);
     /// Appends a record to the journal; returns where it stands, unless it is left out later.
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot;
@@ -63,12 +64,21 @@ pub struct Spot {
     pub len: u32,
 }
 
+/// Whose messages wait on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A session's.
+    Session(SessionId),
+    /// Those of a queue with a name, by its number among this shard's.
+    Queue(u32),
+}
+
 /// Messages that a queue wants back.
 #[derive(Debug)]
 pub struct Fetch {
     /// Whose queue.
-    pub session: SessionId,
-    /// Tells this fetch's answer from that of an earlier one, or of an earlier session of that number.
+    pub holder: Holder,
+    /// Tells this fetch's answer from that of an earlier one, or of an earlier holder of that number.
     pub question: u64,
     /// Place and length of each message's record, oldest first.
     pub places: Vec<(u64, u32)>,

@@ -53,6 +53,8 @@ pub struct Kernel {
     pub(crate) access_epoch: u64,
     pub(crate) queues: Vec<Option<Box<Queue>>>,
     pub(crate) queues_free: Vec<u32>,
+    /// Queues that have messages which leave memory once they are written.
+    pub(crate) queues_spilling: Vec<u32>,
     pub(crate) queue_by_address: Map<Arc<str>, u32>,
     pub(crate) exchanges: Map<Box<str>, Exchange>,
     pub(crate) bindings: Vec<Option<Box<Binding>>>,
@@ -116,6 +118,7 @@ impl Kernel {
             access_epoch: 0,
             queues: Vec::new(),
             queues_free: Vec::new(),
+            queues_spilling: Vec::new(),
             queue_by_address: Map::default(),
             exchanges: Map::default(),
             bindings: Vec::new(),

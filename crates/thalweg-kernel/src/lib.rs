@@ -37,7 +37,9 @@ mod timers;
 mod transfer;
 mod window;
 
-pub use effects::{Answer, CloseReason, Delivery, Effects, Fetch, Handover, Native, Safety, Sent, Spot, Subscribed};
+pub use effects::{
+    Answer, CloseReason, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
+};
 pub use ids::{LinkId, SessionId, ShardId, Tag, Ticket};
 pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};

@@ -87,6 +87,9 @@ pub struct Limits {
     pub named_queue_messages_max: u64,
     /// Bytes of payload that may wait in one of them; more are refused.
     pub named_queue_bytes_max: u64,
+    /// Bytes that wait in one of them in memory; beyond them messages wait on disk, if the queue is durable and has
+    /// neither priorities nor bounds nor a lifetime of its own.
+    pub named_queue_memory_bytes_max: usize,
     /// Exchanges, beside those that are always there.
     pub exchanges_max: usize,
     /// Bindings of all exchanges.
@@ -138,7 +141,8 @@ impl Default for Limits {
             group_redispatch: true,
             queues_max: 100_000,
             named_queue_messages_max: 10_000_000,
-            named_queue_bytes_max: 4 << 30,
+            named_queue_bytes_max: 16 << 30,
+            named_queue_memory_bytes_max: 16 << 20,
             exchanges_max: 10_000,
             bindings_max: 1_000_000,
             transaction_bytes_max: 64 << 20,

@@ -9,6 +9,7 @@ use crate::ids::{LinkId, SessionId, Tag, Ticket};
 use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
+use crate::queue::Queued;
 use crate::retained::Retained;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
@@ -290,10 +291,8 @@ impl Kernel {
                 Retained::Refused => self.ledger.retain_refused += 1,
             }
         }
-        let mut outcome = Outcome::Accepted;
-        let mut wanted = false;
-        if route.wants_more_than_queues() {
-            wanted = true;
+        let mut queued = Queued { wanted: route.wants_more_than_queues(), refused: false };
+        if queued.wanted {
             self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
             if !route.groups.is_empty() || !route.shards.is_empty() {
                 let message = self.keep(publisher, draft, &mut kept, now);
@@ -315,34 +314,29 @@ impl Kernel {
                 }
             }
         }
-        if route.has_queues() {
+        let has_queues = route.has_queues();
+        if has_queues {
             let message = self.keep(publisher, draft, &mut kept, now);
-            let queued = self.spread_to_queues(route, &message, draft.properties, now, fx);
-            wanted |= queued.wanted;
-            if queued.refused {
-                outcome = Outcome::Refused;
-            }
+            let of_queues = self.spread_to_queues(route, &message, draft.properties, now, fx);
+            queued = Queued { wanted: queued.wanted || of_queues.wanted, ..of_queues };
         }
         if self.limits.journal {
             self.write_down(publisher, route, draft, is_last_value, sent_away, now, fx);
         }
-        let redirects = &route.onward().redirects;
-        if !redirects.is_empty() {
-            let message = self.keep(publisher, draft, &mut kept, now);
-            for address in redirects {
-                wanted |= self.spread_redirected(address, &message, now, fx);
+        if has_queues && let Some(message) = &kept {
+            for address in &route.onward().redirects {
+                queued.wanted |= self.spread_redirected(address, message, now, fx);
             }
-        }
-        if wanted {
-            self.ledger.matched += 1;
-        } else {
-            self.ledger.unmatched += 1;
-            outcome = Outcome::NoMatch;
         }
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
-        outcome
+        if !queued.wanted {
+            self.ledger.unmatched += 1;
+            return Outcome::NoMatch;
+        }
+        self.ledger.matched += 1;
+        if queued.refused { Outcome::Refused } else { Outcome::Accepted }
     }
 
     /// Writes down what a publish has changed, and has its acknowledgement wait for that.
@@ -416,17 +410,21 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
+        let mut delivery = None;
         for receiver in &route.receivers {
-            self.spread_one(publisher, receiver, draft, kept, now, fx);
+            self.spread_one(publisher, receiver, draft, &mut delivery, kept, now, fx);
         }
     }
 
+    /// A copy for one receiver. `delivery` is the last one's, whose most is the same.
     #[inline(always)]
-    fn spread_one<E: Effects>(
+    #[allow(clippy::too_many_arguments)] // The body of a loop.
+    fn spread_one<'a, E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
-        receiver: &Receiver,
-        draft: &Draft<'_>,
+        receiver: &'a Receiver,
+        draft: &Draft<'a>,
+        delivery: &mut Option<Delivery<'a>>,
         kept: &mut Option<Message>,
         now: Time,
         fx: &mut E,
@@ -448,29 +446,31 @@ impl Kernel {
             // What waited while the session was away must not be overtaken.
             && (!self.limits.queue_at_most_once_offline || session.is_queue_empty())
         {
-            let many;
-            let subscription_ids = match &receiver.overlap {
-                None if receiver.id == 0 => &[][..],
-                None => std::slice::from_ref(&receiver.id),
-                Some(_) => {
-                    many = receiver.subscription_ids();
-                    many.as_slice()
-                }
-            };
-            let delivery = Delivery {
+            let delivery = delivery.get_or_insert_with(|| Delivery {
                 address: draft.address,
                 payload: draft.payload,
-                reliability,
-                retain,
+                reliability: Reliability::AtMostOnce,
+                retain: false,
                 redelivered: false,
                 tag: 0,
                 expires_in_secs: draft.expires_in.map(whole_secs),
                 priority: draft.priority,
                 properties: draft.properties,
-                subscription_ids,
-                native: if retain { None } else { draft.native },
+                subscription_ids: &[],
+                native: draft.native,
+            });
+            delivery.retain = retain;
+            delivery.native = if retain { None } else { draft.native };
+            let sent = match &receiver.overlap {
+                None => {
+                    delivery.subscription_ids = if receiver.id == 0 { &[] } else { std::slice::from_ref(&receiver.id) };
+                    fx.deliver(link, delivery)
+                }
+                Some(_) => {
+                    let many = receiver.subscription_ids();
+                    fx.deliver(link, &Delivery { subscription_ids: many.as_slice(), ..*delivery })
+                }
             };
-            let sent = fx.deliver(link, &delivery);
             if sent == Sent::Room
                 && !self.accounts.are_kept()
                 && let Some(session) = self.sessions.get_mut(receiver.session)
@@ -497,7 +497,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if let Some(rest) = receiver.without_no_local() {
-            self.spread_one(None, &rest, draft, kept, now, fx);
+            self.spread_one(None, &rest, draft, &mut None, kept, now, fx);
         }
     }
 

@@ -143,6 +143,14 @@ impl Kernel {
         if !session.groups.is_empty() {
             self.pump_groups(id, now, fx);
         }
+        if self.sessions.get(id).is_some_and(|session| !session.scans.is_empty() || session.lines.is_some()) {
+            self.pump_rest(id, now, fx);
+        }
+    }
+
+    /// What few sessions have: last values to come, lines.
+    #[inline(never)]
+    fn pump_rest<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         if self.sessions.get(id).is_some_and(|session| !session.scans.is_empty()) {
             self.run_scans(id, now, fx);
         }

@@ -288,12 +288,12 @@ impl Opened {
         });
         let fetcher = std::thread::Builder::new().name("fetcher".into());
         let fetcher = fetcher.spawn(move || {
-            for (mailbox, Fetch { session, question, places }) in receiver {
+            for (mailbox, Fetch { holder, question, places }) in receiver {
                 let messages: Vec<_> = places.iter().map(|(place, len)| read(&inventory, *place, *len)).collect();
                 counters.fetched.fetch_add(messages.len() as u64, Ordering::Relaxed);
                 let lost = messages.iter().filter(|message| message.is_none()).count();
                 counters.unreadable.fetch_add(lost as u64, Ordering::Relaxed);
-                mailbox.tell(ToShard::Fetched { session, question, messages });
+                mailbox.tell(ToShard::Fetched { holder, question, messages });
             }
         })?;
         let threads = JournalThreads {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use thalweg_fronts::LoginAnswer;
-use thalweg_kernel::{LinkId, Pressure, SessionId, ShardId, ShardMessage};
+use thalweg_kernel::{Holder, LinkId, Pressure, ShardId, ShardMessage};
 use thalweg_model::{Message, Time};
 
 use crate::lobby::Arrival;
@@ -42,7 +42,7 @@ pub(crate) enum ToShard {
     /// The committer has news.
     Committed(Committed),
     /// Messages that a queue wanted back.
-    Fetched { session: SessionId, question: u64, messages: Vec<Option<Message>> },
+    Fetched { holder: Holder, question: u64, messages: Vec<Option<Message>> },
     /// Whether the journal is too full for new promises.
     JournalFull(bool),
     /// Somebody wants to look in.

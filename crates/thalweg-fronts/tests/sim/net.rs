@@ -347,7 +347,7 @@ impl Net {
         };
         let messages = fetch.places.iter().map(read).collect();
         let Shard { kernel, links, .. } = &mut self.shards[shard];
-        kernel.on_fetched(fetch.session, fetch.question, messages, now, links);
+        kernel.on_fetched(fetch.holder, fetch.question, messages, now, links);
         self.gather(shard);
         true
     }

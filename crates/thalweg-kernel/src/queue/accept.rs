@@ -3,7 +3,7 @@
 use super::Item;
 use crate::Kernel;
 use crate::durable::Pending;
-use crate::effects::Effects;
+use crate::effects::{Effects, Holder};
 use crate::ledger::DropReason;
 use crate::publish::Draft;
 use crate::route_cache::Route;
@@ -157,6 +157,9 @@ impl Kernel {
             Room::NotForThis => return false,
             Room::Refused => return true,
         }
+        if self.goes_deep(index, message) {
+            return self.accept_deep(index, item);
+        }
         if serial != 0 {
             self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
         }
@@ -172,6 +175,25 @@ impl Kernel {
         }
         if expires != Time::NEVER {
             self.watch_expiry(index);
+        }
+        false
+    }
+
+    /// Puts a message behind those on disk; it is refused never.
+    fn accept_deep(&mut self, index: u32, mut item: Item) -> bool {
+        if item.serial == 0 {
+            // In its place in line it can only be as safe as its neighbours.
+            item.serial = self.next_serial();
+        }
+        let number = self.queue(index).map_or(0, super::Queue::journal_number);
+        let pending = Pending::new(number, item.serial, item.message.reliability(), 0);
+        self.pending_references.push(Pending { to_disk: Some(Holder::Queue(index)), ..pending });
+        self.waiting += 1;
+        self.bytes_held += item.message.bytes();
+        let has_groups = self.queue(index).is_some_and(|queue| !queue.groups.is_empty());
+        self.push_deep(index, item);
+        if has_groups {
+            self.queues_to_pump.push(index);
         }
         false
     }

@@ -1,8 +1,8 @@
 //! Consumers come and go, and say how much they may have.
 
+use super::Consumer;
 use super::line::{LineConsumer, Source};
-use super::spec::{ConsumeSpec, Refusal, Verdict};
-use super::{Consumer, Item};
+use super::spec::{ConsumeSpec, Refusal};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Effects;
@@ -58,6 +58,8 @@ impl Kernel {
         let consumer = Consumer { session: id, line: spec.line, number: spec.consumer, priority: spec.priority };
         // Behind its equals.
         let at = queue.consumers.partition_point(|other| other.priority >= spec.priority);
+        // Whoever is active alone stays so.
+        let at = if queue.limits.single_active { at.max(queue.consumers.len().min(1)) } else { at };
         queue.consumers.insert(at, consumer);
         Ok(Source::Queue(index, queue.number))
     }
@@ -166,8 +168,8 @@ impl Kernel {
         }
     }
 
-    /// Gives one message of a queue, through [`Effects::hand_over`] before this returns; how many are left. Nothing if the
-    /// queue is empty.
+    /// Gives one message of a queue, through [`Effects::hand_over`] before this returns or, if it is on disk, as soon as it is
+    /// there; how many are left. Nothing if the queue is empty.
     pub fn take_one<E: Effects>(
         &mut self,
         id: SessionId,
@@ -180,51 +182,45 @@ impl Kernel {
         let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, index)?;
         if let Some(lines) = self.lines_mut(id) {
-            lines.get_or_insert(line);
+            lines.get_or_insert(line).takes_blindly = !settles;
         }
-        let item = loop {
-            let Some(queue) = self.queue_mut(index) else { return Err(Refusal::NoQueue) };
-            queue.used = now;
-            let Some(item) = queue.pop() else {
-                self.after_queues(now, fx);
-                return Ok(None);
-            };
-            self.waiting -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-            if item.expires > now {
-                break item;
-            }
-            self.give_up(index, item, DeathReason::Expired, now, fx);
-        };
-        let left = self.queue(index).map_or(0, |queue| queue.ready as u64);
-        let taken = self.hand_one(id, line, index, item, now, fx);
+        let taken = self.take_first(id, line, index, now, fx);
+        if let Some(line) = self.line_mut(id, line) {
+            line.takes_blindly = false;
+        }
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
-        if let Some(tag) = taken
-            && !settles
-        {
-            self.settle_line(id, line, tag, false, Verdict::Accept, now, fx);
-        }
-        Ok(taken.map(|_| left))
+        Ok(taken)
     }
 
-    /// The tag under which it was handed over.
-    fn hand_one<E: Effects>(
-        &mut self,
-        id: SessionId,
-        line: u16,
-        index: u32,
-        item: Item,
-        now: Time,
-        fx: &mut E,
-    ) -> Option<u64> {
-        let nobody = Consumer { session: id, line, number: 0, priority: 0 };
-        match self.hand_to(index, nobody, item, false, now, fx) {
-            Ok(_) => self.line(id, line)?.unsettled.back().filter(|last| last.consumer == 0).map(|last| last.tag),
-            Err(item) => {
+    /// Hands the first message over that can be; how many are left behind it.
+    fn take_first<E: Effects>(&mut self, id: SessionId, line: u16, index: u32, now: Time, fx: &mut E) -> Option<u64> {
+        loop {
+            let queue = self.queue_mut(index)?;
+            queue.used = now;
+            let Some(item) = queue.pop() else {
+                // If there is more, it is on disk, and comes as soon as it is fetched.
+                let left = queue.ready as u64;
+                return self.asks_deep(index, id, line, fx).then_some(left);
+            };
+            let left = queue.ready as u64;
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.refill_queue(index, fx);
+            if item.expires <= now {
+                self.give_up(index, item, DeathReason::Expired, now, fx);
+                continue;
+            }
+            let nobody = Consumer { session: id, line, number: 0, priority: 0 };
+            let tag_before = self.line(id, line).map_or(0, |line| line.tag_last);
+            if let Err(item) = self.hand_to(index, nobody, item, false, now, fx) {
                 self.put_back(index, item);
-                None
+                return None;
+            }
+            // One that this session may not have, or that is too large for it, is gone and was not handed over.
+            if self.line(id, line)?.tag_last > tag_before {
+                return Some(left);
             }
         }
     }

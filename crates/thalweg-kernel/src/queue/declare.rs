@@ -95,6 +95,8 @@ impl Kernel {
             lanes,
             ready: 0,
             ready_bytes: 0,
+            memory: 0,
+            depth: None,
             unsettled: 0,
             consumers: Vec::new(),
             cursor: 0,
@@ -175,6 +177,10 @@ impl Kernel {
         let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, index)?;
         let mut count = 0;
+        if let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) {
+            count += self.drop_depth(&mut queue, DropReason::Purged, true, fx);
+            self.queues[index as usize] = Some(queue);
+        }
         while let Some(item) = self.queue_mut(index).and_then(Queue::pop) {
             count += 1;
             self.waiting -= 1;
@@ -197,6 +203,7 @@ impl Kernel {
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);
         }
+        self.drop_depth(&mut queue, DropReason::QueueEnded, false, fx);
         while let Some(item) = queue.pop() {
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());

@@ -25,13 +25,23 @@ impl Kernel {
             if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
                 break;
             }
-            let Some(next) = queue.lanes.iter().rev().find_map(VecDeque::front) else { break };
+            let Some(next) = queue.lanes.iter().rev().find_map(VecDeque::front) else {
+                // The rest is on disk.
+                self.refill_queue(index, fx);
+                if self.queue(index).is_some_and(|queue| queue.depth.is_none()) {
+                    continue;
+                }
+                break;
+            };
             let Some((taker, turn)) = self.choose_taker(index, &next.message) else { break };
             self.next_turn(index, turn);
             let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
             let bytes = item.message.bytes();
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
+            if self.queue(index).is_some_and(|queue| queue.depth.is_some()) {
+                self.refill_queue(index, fx);
+            }
             if item.expires <= now {
                 self.give_up(index, item, DeathReason::Expired, now, fx);
                 continue;
@@ -197,7 +207,7 @@ impl Kernel {
         };
         let (settles, is_unwanted) = match line.consumer(number) {
             Some(consumer) => (consumer.settles, consumer.no_local && item.message.publisher() == session.uid),
-            None => (number == 0, false),
+            None => (number == 0 && !line.takes_blindly, false),
         };
         if is_unwanted {
             // It counts as had: its receiver made it.

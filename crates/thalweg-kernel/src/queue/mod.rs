@@ -12,6 +12,7 @@ mod binding;
 mod consume;
 mod dead_letter;
 mod declare;
+mod depth;
 mod dispatch;
 mod exchange;
 mod group_feed;
@@ -23,6 +24,7 @@ mod verdict;
 mod view;
 mod written;
 
+pub(crate) use accept::Queued;
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::GivenUp;
 pub(crate) use exchange::Exchange;
@@ -55,10 +57,13 @@ pub(crate) struct Queue {
     pub(crate) limits: QueueLimits,
     /// What waits, by priority; one lane if there are none.
     lanes: Vec<VecDeque<Item>>,
-    /// Messages that wait.
+    /// Messages that wait, in memory and on disk.
     ready: usize,
     /// Their payloads' bytes.
     ready_bytes: u64,
+    /// Memory that what waits there takes, and what of it is behind all that on disk.
+    memory: usize,
+    depth: Option<Box<depth::Depth>>,
     /// Given to consumers and not settled.
     pub(crate) unsettled: usize,
     /// By falling priority; those of one priority in the order in which they came.
@@ -151,6 +156,7 @@ impl Queue {
         let lane = self.lane_of(&item.message);
         self.ready += 1;
         self.ready_bytes += item.message.payload().len() as u64;
+        self.memory += item.message.bytes();
         let Some(lane) = self.lanes.get_mut(lane) else { return };
         if lane.back().is_none_or(|last| last.order < item.order) {
             lane.push_back(item);
@@ -178,7 +184,8 @@ impl Queue {
 
     fn forget_ready(&mut self, item: &Item) {
         self.ready -= 1;
-        self.ready_bytes -= item.message.payload().len() as u64;
+        self.ready_bytes = self.ready_bytes.saturating_sub(item.message.payload().len() as u64);
+        self.memory = self.memory.saturating_sub(item.message.bytes());
         if self.ready == 0 {
             for lane in &mut self.lanes {
                 if lane.capacity() > 1024 {

@@ -10,7 +10,7 @@ use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
-use crate::journal::{Record, Stored, StoredGroup};
+use crate::journal::{Record, Stored, StoredGroup, Waiting};
 use crate::ledger::DropReason;
 use std::fmt::Write;
 use thalweg_model::syntax::ONE_LINE;
@@ -185,7 +185,11 @@ impl Kernel {
         let idle = limits.idle_expiry;
         let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
         self.ledger.restored += stored.waiting.len() as u64;
-        for Stored { serial, place, len, .. } in stored.waiting {
+        let waiting = match self.restore_deep(index, flagged(stored.waiting)) {
+            Ok(()) => return self.after_restore(index, idle, now),
+            Err(waiting) => waiting,
+        };
+        for Stored { serial, place, len, .. } in waiting {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
                 fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
@@ -201,6 +205,10 @@ impl Kernel {
             self.waiting += 1;
             self.bytes_held += bytes;
         }
+        self.after_restore(index, idle, now);
+    }
+
+    fn after_restore(&mut self, index: u32, idle: Option<Span>, now: Time) {
         if let Some(idle) = idle {
             self.timers.set(now + idle, crate::SessionId(index), crate::timers::TimerKind::QueueIdle);
         }
@@ -242,6 +250,15 @@ impl Kernel {
         self.add_binding(&exchange, kind, to, &key, &arguments, number, fx);
         Some(())
     }
+}
+
+/// Nobody knows which of them were with a consumer when the process ended.
+fn flagged(waiting: Waiting) -> Waiting {
+    let mut flagged = Waiting::default();
+    for stored in waiting {
+        let _ = flagged.insert(Stored { redelivered: true, ..stored });
+    }
+    flagged
 }
 
 fn queue_terms(queue: &Queue) -> String {

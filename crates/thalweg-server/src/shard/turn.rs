@@ -273,8 +273,8 @@ impl Shard {
             }
             ToShard::Stored(by, mail) => self.on_stored(by, mail),
             ToShard::Committed(committed) => self.on_committed(committed),
-            ToShard::Fetched { session, question, messages } => {
-                self.kernel.on_fetched(session, question, messages, self.now, &mut self.links);
+            ToShard::Fetched { holder, question, messages } => {
+                self.kernel.on_fetched(holder, question, messages, self.now, &mut self.links);
             }
             ToShard::Restored => self.restoring = false,
             ToShard::JournalFull(full) => {

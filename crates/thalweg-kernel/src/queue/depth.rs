@@ -1,0 +1,280 @@
+//! The part of a long queue whose messages are on disk only.
+//!
+//! Like that of a session (see `disk_queue`): a newcomer waits in memory until it is written, then only its place is kept;
+//! what consumers have taken out of memory is fetched back, some at a time. Only queues do that whose messages leave in
+//! the order in which they came and from the front alone: those without priorities, bounds and lifetimes of their own.
+
+use super::{Item, Queue};
+use crate::Kernel;
+use crate::effects::{Effects, Fetch, Holder, Spot};
+use crate::ids::SessionId;
+use crate::journal::{Record, Stored, Waiting};
+use crate::ledger::DropReason;
+use crate::{QueueLimits, Safety};
+use std::collections::VecDeque;
+use thalweg_model::{Message, Reliability, Time};
+
+/// Messages fetched at once, at the most.
+const FETCH_MAX: usize = 512;
+/// Bytes after which no more messages are fetched at once.
+const FETCH_BYTES_MAX: usize = 1 << 20;
+/// Fewer in memory than this: the next are fetched.
+const FETCH_BELOW: usize = 256;
+
+/// What waits behind all that is in memory: what is being fetched, then `stored`, then `fresh`.
+#[derive(Default)]
+pub(super) struct Depth {
+    fetching: VecDeque<Stored>,
+    /// The number of that question; 0 if nothing is asked for.
+    question: u64,
+    stored: Waiting,
+    /// In memory until they are written.
+    fresh: VecDeque<(Item, Spot)>,
+    /// The place in line of the first of all.
+    first_order: i64,
+    /// The kernel looks after it when a batch is written.
+    watched: bool,
+    /// Somebody asked for one message and waits for what is being fetched: whose line, and whether it will settle.
+    asked: VecDeque<(SessionId, u16, bool)>,
+}
+
+impl Depth {
+    fn len(&self) -> usize {
+        self.fetching.len() + self.stored.len() + self.fresh.len()
+    }
+}
+
+impl QueueLimits {
+    /// Whether messages leave only from the front, for consumers.
+    fn is_plain(&self) -> bool {
+        self.priority_max == 0 && self.messages_max.is_none() && self.bytes_max.is_none() && self.message_ttl.is_none()
+    }
+}
+
+impl Kernel {
+    /// Whether what comes now goes behind what is in memory. It must be written down then.
+    pub(super) fn goes_deep(&self, index: u32, message: &Message) -> bool {
+        let Some(queue) = self.queue(index) else { return false };
+        if queue.depth.is_some() {
+            return true;
+        }
+        queue.durable
+            && message.reliability() > Reliability::AtMostOnce
+            && queue.memory + message.bytes() > self.limits.named_queue_memory_bytes_max
+            && queue.limits.is_plain()
+            && !self.accounts.are_kept()
+    }
+
+    /// Puts a newcomer behind all that waits.
+    pub(super) fn push_deep(&mut self, index: u32, item: Item) {
+        let Some(queue) = self.queue_mut(index) else { return };
+        queue.ready += 1;
+        queue.ready_bytes += item.message.payload().len() as u64;
+        let order = item.order;
+        let depth = queue.depth.get_or_insert_with(|| Box::new(Depth { first_order: order, ..Depth::default() }));
+        depth.fresh.push_back((item, Spot::default()));
+        if !std::mem::replace(&mut depth.watched, true) {
+            self.queues_spilling.push(index);
+        }
+    }
+
+    /// The newcomer has been persisted.
+    pub(crate) fn found_queue_spot(&mut self, index: u32, serial: u64, spot: Spot) {
+        let Some(depth) = self.queue_mut(index).and_then(|queue| queue.depth.as_deref_mut()) else { return };
+        if let Some((_, known)) = depth.fresh.back_mut().filter(|(item, _)| item.serial == serial) {
+            *known = spot;
+        }
+    }
+
+    /// A batch has been written, and its bytes begin at `place`.
+    pub(crate) fn queues_on_written(&mut self, batch: u64, place: u64) {
+        let mut at = 0;
+        while let Some(&index) = self.queues_spilling.get(at) {
+            let mut released = 0;
+            let depth = self.queues.get_mut(index as usize).and_then(Option::as_deref_mut);
+            let is_watched = match depth.map(|queue| (&mut queue.ready_bytes, &mut queue.depth)) {
+                Some((ready_bytes, Some(depth))) => {
+                    while depth.fresh.front().is_some_and(|(_, spot)| spot.batch == batch)
+                        && let Some((item, spot)) = depth.fresh.pop_front()
+                    {
+                        released += item.message.bytes().saturating_sub(size_of::<Stored>());
+                        // Of what is on disk the record's length is known, not the payload's.
+                        *ready_bytes = *ready_bytes - item.message.payload().len() as u64 + u64::from(spot.len);
+                        // Serials rise, so it goes to the end.
+                        let _ = depth.stored.insert(stored(&item, place + u64::from(spot.offset), spot.len));
+                    }
+                    depth.watched = !depth.fresh.is_empty();
+                    depth.watched
+                }
+                _ => false,
+            };
+            self.bytes_held = self.bytes_held.saturating_sub(released);
+            if is_watched {
+                at += 1;
+            } else {
+                self.queues_spilling.swap_remove(at);
+            }
+        }
+    }
+
+    /// Brings more of a queue into memory if there is room.
+    pub(super) fn refill_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let question = u64::from(self.next_question());
+        let Some(queue) = self.queue_mut(index) else { return };
+        let Some(depth) = queue.depth.as_deref_mut() else { return };
+        let in_memory = queue.lanes.first().map_or(0, VecDeque::len);
+        if depth.question != 0 || in_memory >= FETCH_BELOW {
+            return;
+        }
+        if depth.stored.is_empty() {
+            // What is left has not even been written yet.
+            let fresh = std::mem::take(&mut depth.fresh);
+            queue.depth = None;
+            if let Some(lane) = queue.lanes.first_mut() {
+                queue.memory += fresh.iter().map(|(item, _)| item.message.bytes()).sum::<usize>();
+                lane.extend(fresh.into_iter().map(|(item, _)| item));
+            }
+            return;
+        }
+        let (mut places, mut bytes) = (Vec::new(), 0);
+        while places.len() < FETCH_MAX
+            && bytes < FETCH_BYTES_MAX
+            && let Some(stored) = depth.stored.pop_front()
+        {
+            bytes += stored.len as usize;
+            places.push((stored.place, stored.len));
+            depth.fetching.push_back(stored);
+        }
+        depth.question = question;
+        fx.fetch(Fetch { holder: Holder::Queue(index), question, places });
+    }
+
+    /// What was asked for has come; nothing where a message could not be read.
+    pub(crate) fn on_queue_fetched<E: Effects>(
+        &mut self,
+        index: u32,
+        question: u64,
+        messages: Vec<Option<Message>>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.queue_mut(index) else { return };
+        let journal = queue.journal_number();
+        let Some(depth) = queue.depth.as_deref_mut().filter(|depth| depth.question == question) else { return };
+        depth.question = 0;
+        for message in messages {
+            let Some(queue) = self.queue_mut(index) else { return };
+            let Some(depth) = queue.depth.as_deref_mut() else { return };
+            let Some(stored) = depth.fetching.pop_front() else { break };
+            let order = depth.first_order;
+            depth.first_order += 1;
+            queue.ready -= 1;
+            queue.ready_bytes = queue.ready_bytes.saturating_sub(u64::from(stored.len));
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(size_of::<Stored>());
+            let Some(message) = message else {
+                self.book_drop(None, "", DropReason::Unreadable);
+                fx.persist(&Record::Removed { queue: journal, serial: stored.serial }, Safety::Lazy);
+                continue;
+            };
+            let expires = message.expires();
+            let deliveries = u32::from(stored.redelivered);
+            self.put_back(index, Item { message, order, serial: stored.serial, expires, deliveries });
+        }
+        self.serve_asked(index, now, fx);
+        self.pump_queue(index, now, fx);
+    }
+
+    // --- one message at a time
+
+    /// Whether somebody who asks for one message has to wait for it, because it is on disk.
+    pub(super) fn asks_deep<E: Effects>(&mut self, index: u32, id: SessionId, line: u16, fx: &mut E) -> bool {
+        let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
+        self.refill_queue(index, fx);
+        let Some(queue) = self.queue_mut(index) else { return false };
+        let has_some = queue.lanes.iter().any(|lane| !lane.is_empty());
+        match queue.depth.as_deref_mut() {
+            Some(depth) if !has_some => {
+                depth.asked.push_back((id, line, settles));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn serve_asked<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        loop {
+            let Some(depth) = self.queue_mut(index).and_then(|queue| queue.depth.as_deref_mut()) else { return };
+            let Some((id, line, settles)) = depth.asked.pop_front() else { return };
+            let address = self.queue(index).map(|queue| queue.address.clone());
+            let Some(address) = address else { return };
+            let taken = self.take_one(id, line, &address, settles, now, fx);
+            if !matches!(taken, Ok(Some(_)))
+                && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+            {
+                // It has expired meanwhile.
+                fx.consumer_ended(link, line, 0);
+            }
+        }
+    }
+
+    // --- the end of a queue, and of all that waits
+
+    /// Drops all that is on disk; how many messages. With `is_told`, the journal hears of each.
+    pub(super) fn drop_depth<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        reason: DropReason,
+        is_told: bool,
+        fx: &mut E,
+    ) -> u64 {
+        let Some(depth) = queue.depth.take() else { return 0 };
+        let journal = queue.journal_number();
+        let count = depth.len();
+        queue.ready -= count;
+        let Depth { fetching, stored, fresh, .. } = *depth;
+        let on_disk = fetching.len() + stored.len();
+        let in_memory: usize = fresh.iter().map(|(item, _)| item.message.bytes()).sum();
+        self.bytes_held = self.bytes_held.saturating_sub(on_disk * size_of::<Stored>() + in_memory);
+        self.waiting -= count;
+        self.ledger.drop_many(reason, count);
+        let serials = fetching.iter().map(|it| it.serial).chain(stored.iter().map(|it| it.serial));
+        for serial in serials.chain(fresh.iter().map(|(item, _)| item.serial)) {
+            if is_told {
+                fx.persist(&Record::Removed { queue: journal, serial }, Safety::Lazy);
+            }
+        }
+        queue.ready_bytes = queue.lanes.iter().flatten().map(|item| item.message.payload().len() as u64).sum();
+        count as u64
+    }
+
+    /// What an earlier run left in a queue stays on disk, if the queue is one of those.
+    pub(super) fn restore_deep(&mut self, index: u32, waiting: Waiting) -> Result<(), Waiting> {
+        if self.accounts.are_kept() || !self.queue(index).is_some_and(|queue| queue.limits.is_plain()) {
+            return Err(waiting);
+        }
+        let Some(queue) = self.queue_mut(index) else { return Err(waiting) };
+        let count = waiting.len();
+        queue.ready += count;
+        queue.ready_bytes += waiting.iter().map(|stored| u64::from(stored.len)).sum::<u64>();
+        queue.order_last += count as i64;
+        if count > 0 {
+            queue.depth = Some(Box::new(Depth { stored: waiting, first_order: 1, ..Depth::default() }));
+        }
+        self.waiting += count;
+        self.bytes_held += count * size_of::<Stored>();
+        Ok(())
+    }
+}
+
+/// An item without its message.
+fn stored(item: &Item, place: u64, len: u32) -> Stored {
+    Stored {
+        serial: item.serial,
+        place,
+        len,
+        reliability: item.message.reliability(),
+        redelivered: item.deliveries > 0,
+        ..Stored::default()
+    }
+}
