@@ -296,6 +296,7 @@ mod tests {
         let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
         let spot = message(&mut gathering, &[(2, 0)]);
+        gathering.pin();
         message(&mut gathering, &[(3, 3)]);
         gathering.forget(1, 1, 1);
         gathering.forget(1, 3, 3);

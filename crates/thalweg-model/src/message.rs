@@ -148,6 +148,7 @@ impl Message {
     }
 
     /// Bytes of memory it holds, for byte-bounded queues.
+    #[inline]
     pub fn bytes(&self) -> usize {
         KEPT_OVERHEAD + self.0.body.heap_bytes() + self.0.properties.as_ref().map_or(0, |p| p.bytes())
     }
@@ -177,6 +178,7 @@ impl Body {
         }
     }
 
+    #[inline]
     fn heap_bytes(&self) -> usize {
         match self {
             Body::Inline(..) => 0,

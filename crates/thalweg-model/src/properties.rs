@@ -119,6 +119,7 @@ impl Properties {
     }
 
     /// Bytes of memory held, for byte-bounded queues.
+    #[inline(never)] // Most messages have none and should pay for nothing but that question.
     pub fn bytes(&self) -> usize {
         let text = |t: &Option<Box<str>>| t.as_ref().map_or(0, |t| t.len());
         let user = |(name, value): &(Box<str>, PropertyValue)| {

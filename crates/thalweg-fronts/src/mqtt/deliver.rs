@@ -23,8 +23,9 @@ impl MqttFront {
     }
 
     fn encode(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let mut publish = PublishOut {
-            dup: delivery.redelivered,
+        let publish = PublishOut {
+            // [MQTT-3.3.1-2]
+            dup: delivery.redelivered && delivery.reliability != Reliability::AtMostOnce,
             qos: match delivery.reliability {
                 Reliability::AtMostOnce => QoS::AtMostOnce,
                 Reliability::AtLeastOnce => QoS::AtLeastOnce,
@@ -39,15 +40,29 @@ impl MqttFront {
             allow_alias: true,
             ..PublishOut::default()
         };
-        publish.dup &= publish.qos != QoS::AtMostOnce; // [MQTT-3.3.1-2]
-        let Some(properties) = delivery.properties else { return self.machine.publish(&publish, out) };
+        match delivery.properties {
+            None => self.machine.publish(&publish, out),
+            Some(properties) => self.encode_properties(&publish, properties, out),
+        }
+    }
+
+    #[inline(never)]
+    fn encode_properties(
+        &mut self,
+        publish: &PublishOut<'_>,
+        properties: &Properties,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
         let properties = native::neutral(properties);
         let user = UserProperties(&properties);
-        publish.payload_format = properties.payload_is_text.map(u8::from);
-        publish.content_type = properties.content_type.as_deref().filter(|text| is_string(text));
-        publish.response_topic = properties.reply_to.as_deref().filter(|topic| is_string(topic));
-        publish.correlation_data = properties.correlation.as_deref();
-        publish.user = (!properties.user.is_empty()).then_some(&user as &dyn TextPairs);
+        let publish = PublishOut {
+            payload_format: properties.payload_is_text.map(u8::from),
+            content_type: properties.content_type.as_deref().filter(|text| is_string(text)),
+            response_topic: properties.reply_to.as_deref().filter(|topic| is_string(topic)),
+            correlation_data: properties.correlation.as_deref(),
+            user: (!properties.user.is_empty()).then_some(&user as &dyn TextPairs),
+            ..*publish
+        };
         self.machine.publish(&publish, out)
     }
 
