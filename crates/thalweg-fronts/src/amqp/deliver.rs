@@ -13,31 +13,41 @@ impl AmqpFront {
         let Handover { line: ch, consumer, tag: delivery_tag, message, .. } = *handover;
         self.origin.set(message.address());
         let (exchange, routing_key) = (self.origin.exchange.as_str(), self.origin.key.as_str());
+        let Some(channel) = self.channels.get_mut(ch) else { return Ok(()) };
+        // The kernel gives nothing to a consumer after it has heard of its end.
+        let consumer = if consumer == 0 { None } else { Some(channel.consumer(consumer)) };
+        let counts = match consumer {
+            None => channel.get_counts,
+            Some(consumer) => consumer.is_some_and(|consumer| consumer.counts),
+        };
         let outgoing = Outgoing {
             properties: message.properties(),
             reliability: message.reliability(),
             priority: message.priority(),
             expires: message.expires(),
             expires_in: handover.expires_in,
+            deliveries: if counts { handover.deliveries } else { 0 },
             cut_address: self.origin.is_cut.then_some(message.address()),
         };
         let redelivered = handover.deliveries > 0;
         let machine = &mut self.machine;
-        if consumer == 0 {
+        let Some(consumer) = consumer else {
             let message_count = u32::try_from(handover.left).unwrap_or(u32::MAX);
             let get_ok = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count };
             return outgoing.with_header(|header| machine.get_ok(ch, &get_ok, header, message.payload(), out));
-        }
-        // The kernel gives nothing to a consumer after it has heard of its end.
-        let Some(consumer) = self.channels.get_mut(ch).and_then(|channel| channel.consumer(consumer)) else {
-            return Ok(());
         };
+        let Some(consumer) = consumer else { return Ok(()) };
         let deliver = basic::Deliver { consumer_tag: &consumer.tag, delivery_tag, redelivered, exchange, routing_key };
         outgoing.with_header(|header| machine.deliver(ch, &deliver, header, message.payload(), out))
     }
 
     /// A consumer's queue is gone.
     pub(crate) fn consumer_ended(&mut self, ch: u16, consumer: u32, out: &mut Vec<u8>) {
+        if consumer == 0 {
+            // A `basic.get` had to wait for the disk, and what came had expired.
+            self.machine.method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
+            return;
+        }
         let Some(consumer) = self.channels.get_mut(ch).and_then(|channel| channel.remove_consumer(consumer)) else {
             return;
         };
