@@ -15,8 +15,8 @@ pub(super) struct Arguments<'a> {
 }
 
 /// The kind of queue that is declared if nothing is said.
-const CLASSIC: &str = "classic";
-const QUORUM: &str = "quorum";
+pub(super) const CLASSIC: &str = "classic";
+pub(super) const QUORUM: &str = "quorum";
 
 impl<'a> Arguments<'a> {
     fn invalid(&self, name: &str, why: impl AsRef<str>) -> Fault {
@@ -88,10 +88,11 @@ impl<'a> Arguments<'a> {
             messages_max: self.number("x-max-length")?,
             bytes_max: self.number("x-max-length-bytes")?,
             overflow: match self.text("x-overflow")? {
-                None | Some("drop-head") => QueueOverflow::DropHead,
-                Some("reject-publish") => QueueOverflow::RejectPublish,
-                Some("reject-publish-dlx") => QueueOverflow::RejectPublishDeadLetter,
-                Some(_) => return Err(self.invalid("x-overflow", "invalid_overflow")),
+                None => QueueOverflow::default(),
+                Some(name) => {
+                    let known = OVERFLOWS.into_iter().find(|overflow| overflow_name(*overflow) == name);
+                    known.ok_or_else(|| self.invalid("x-overflow", "invalid_overflow"))?
+                }
             },
             dead_letter: self.dead_letter(tenant)?,
             priority_max,
@@ -163,6 +164,17 @@ impl<'a> Arguments<'a> {
     pub(super) fn neutral(&self) -> Vec<(Box<str>, PropertyValue)> {
         let entries = self.table.iter();
         entries.filter_map(|(name, value)| Some((name.into(), neutral_value(value)?))).collect()
+    }
+}
+
+const OVERFLOWS: [QueueOverflow; 3] =
+    [QueueOverflow::DropHead, QueueOverflow::RejectPublish, QueueOverflow::RejectPublishDeadLetter];
+
+pub(super) fn overflow_name(overflow: QueueOverflow) -> &'static str {
+    match overflow {
+        QueueOverflow::DropHead => "drop-head",
+        QueueOverflow::RejectPublish => "reject-publish",
+        QueueOverflow::RejectPublishDeadLetter => "reject-publish-dlx",
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Channel {
     /// The queue that was declared last: an empty name means this one.
     pub(super) queue_last: Box<str>,
     pub(super) mode: Mode,
+    /// The queue that is asked for one message tells how often it was delivered.
+    pub(super) get_counts: bool,
     /// The last publish, so that another like it costs comparisons only.
     pub(super) memo: Option<Box<Memo>>,
 }
@@ -31,6 +33,8 @@ pub(super) struct Channel {
 pub(super) struct Consumer {
     pub(super) number: u32,
     pub(super) tag: Box<str>,
+    /// Its queue's messages tell how often they were delivered.
+    pub(super) counts: bool,
 }
 
 /// What becomes of publishes and settlements.

@@ -1,6 +1,6 @@
 //! `basic.consume`, `get`, `cancel` and `qos`: taking from queues.
 
-use super::arguments::Arguments;
+use super::arguments::{self, Arguments};
 use super::channel::{Channel, Consumer};
 use super::fault::Fault;
 use super::{Request, names};
@@ -56,7 +56,8 @@ impl Request<'_> {
             queue_address(self.tenant(), &name)
         };
         // The peer hears of its consumer before the first message; if there is none after all, that was never said.
-        let Some(number) = self.add_consumer(&tag) else { return Ok(()) };
+        let counts = self.counts(&source);
+        let Some(number) = self.add_consumer(&tag, counts) else { return Ok(()) };
         let before = self.links.get(self.id).map_or(0, |link| link.output().len());
         if !consume.no_wait {
             self.answer(&Method::BasicConsumeOk(ConsumeOk { consumer_tag: &tag }));
@@ -84,12 +85,17 @@ impl Request<'_> {
         })
     }
 
-    fn add_consumer(&mut self, tag: &str) -> Option<u32> {
+    /// Whether a queue's deliveries tell how often there were some before: quorum queues' do.
+    fn counts(&self, address: &str) -> bool {
+        self.kernel.queue_limits(address).is_some_and(|limits| &*limits.label == arguments::QUORUM)
+    }
+
+    fn add_consumer(&mut self, tag: &str, counts: bool) -> Option<u32> {
         let channel = self.channel()?;
         // Numbers rise, so that they can be searched; four thousand million consumers are more than a channel sees.
         channel.consumer_last = channel.consumer_last.checked_add(1)?;
         let number = channel.consumer_last;
-        channel.consumers.push(Consumer { number, tag: tag.into() });
+        channel.consumers.push(Consumer { number, tag: tag.into(), counts });
         Some(number)
     }
 
@@ -104,7 +110,7 @@ impl Request<'_> {
             None => self.fresh_name(&format!("{}.", names::DIRECT_REPLY)),
         };
         let address = queue_address(self.tenant(), &name);
-        let limits = QueueLimits { label: "classic".into(), ..QueueLimits::default() };
+        let limits = QueueLimits { label: arguments::CLASSIC.into(), ..QueueLimits::default() };
         let spec = QueueSpec { address: &address, durable: false, exclusive: true, auto_delete: true, limits };
         let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
         declared.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
@@ -131,6 +137,10 @@ impl Request<'_> {
     pub(super) fn get(&mut self, get: &Get<'_>) -> Result<(), Fault> {
         let name = self.queue_name(get.queue)?;
         let address = queue_address(self.tenant(), &name);
+        let counts = self.counts(&address);
+        if let Some(channel) = self.channel() {
+            channel.get_counts = counts;
+        }
         // The message itself is written during the call, see `hand_over`.
         let taken = self.kernel.take_one(self.session, self.ch, &address, !get.no_ack, self.now, self.links);
         match taken {

@@ -2,6 +2,7 @@
 
 use super::arguments::Arguments;
 use super::fault::Fault;
+use super::queue::inequivalent_flag;
 use super::{Request, names};
 use thalweg_amqp::methods::exchange::{Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Unbind, UnbindOk};
 use thalweg_amqp::{Method, ReplyCode, Table};
@@ -49,12 +50,9 @@ impl Request<'_> {
                     name_of(kind),
                     name_of(current)
                 )),
-                (Refusal::Differs(what), _) => self.inequivalent(what, &thing, |what| match what {
-                    "durable" => Some(declare.durable),
-                    "auto_delete" => Some(declare.auto_delete),
-                    "internal" => Some(declare.internal),
-                    _ => None,
-                }),
+                (Refusal::Differs("durable"), _) => inequivalent_flag("durable", &thing, declare.durable),
+                (Refusal::Differs("auto_delete"), _) => inequivalent_flag("auto_delete", &thing, declare.auto_delete),
+                (Refusal::Differs("internal"), _) => inequivalent_flag("internal", &thing, declare.internal),
                 (refusal, _) => self.about_exchange(name, "configure").fault(refusal),
             }
         })

@@ -4,6 +4,9 @@
 use thalweg_amqp::ReplyCode;
 use thalweg_kernel::Refusal;
 
+/// Bytes of a short string.
+const REPLY_TEXT_BYTES_MAX: usize = 255;
+
 /// A channel, or the connection, ends because of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -25,8 +28,15 @@ pub(super) struct About<'a> {
 }
 
 impl Fault {
+    /// What does not fit into a reply text, the code's name before it, is cut as RabbitMQ does.
     pub(super) fn new(code: ReplyCode, what: impl Into<String>) -> Self {
-        Fault { code, what: what.into() }
+        let mut what = what.into();
+        let room = REPLY_TEXT_BYTES_MAX - code.name().len() - " - ".len();
+        if what.len() > room {
+            what.truncate(what.floor_char_boundary(room - "...".len()));
+            what.push_str("...");
+        }
+        Fault { code, what }
     }
 
     pub(super) fn precondition(what: impl Into<String>) -> Self {
@@ -97,6 +107,7 @@ pub(super) fn argument_name(ours: &'static str) -> &'static str {
         "bytes_max" => "x-max-length-bytes",
         "overflow" => "x-overflow",
         "dead_letter" => "x-dead-letter-exchange",
+        "dead_letter_key" => "x-dead-letter-routing-key",
         "priority_max" => "x-max-priority",
         "single_active" => "x-single-active-consumer",
         "deliveries_max" => "x-delivery-limit",

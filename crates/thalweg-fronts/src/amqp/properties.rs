@@ -15,6 +15,8 @@ const CORRELATION_HEADER: &str = "x-correlation-id";
 const REPLY_TOPIC_HEADER: &str = "x-reply-to-topic";
 /// The whole address, where the routing key is only its beginning.
 const ADDRESS_HEADER: &str = "x-address";
+/// How often a quorum queue has delivered the message before.
+const DELIVERIES_HEADER: &str = "x-delivery-count";
 const DEATH_HEADER: &str = "x-death";
 const FIRST_DEATH_HEADERS: [&str; 3] = ["x-first-death-exchange", "x-first-death-queue", "x-first-death-reason"];
 const LAST_DEATH_HEADERS: [&str; 3] = ["x-last-death-exchange", "x-last-death-queue", "x-last-death-reason"];
@@ -93,6 +95,8 @@ pub(super) struct Outgoing<'a> {
     /// When the message itself expires; what its queue adds is the queue's business.
     pub(super) expires: Time,
     pub(super) expires_in: Option<Span>,
+    /// How often it was delivered before, if that is to be told; else 0.
+    pub(super) deliveries: u32,
     /// The whole address, if the routing key is not.
     pub(super) cut_address: Option<&'a str>,
 }
@@ -101,7 +105,7 @@ impl Outgoing<'_> {
     /// Lets `write` have the content header.
     #[inline]
     pub(super) fn with_header<R>(&self, write: impl FnOnce(ContentHeader<'_>) -> R) -> R {
-        if self.cut_address.is_none() {
+        if self.cut_address.is_none() && self.deliveries == 0 {
             match self.properties {
                 None => return write(ContentHeader::Properties(&self.bare(&mut String::new()))),
                 Some(Properties { native: Some(native), details: None, reply_to: None, .. })
@@ -143,7 +147,11 @@ impl Outgoing<'_> {
         if let Some(native) = properties.native.as_ref().filter(|native| native.dialect == native::AMQP) {
             let mut basic = BasicProperties::of_header(&native.bytes).unwrap_or_default();
             if let Some(table) = basic.headers {
-                writer.copy(table, |name| deaths.is_empty() || !is_about_death(name));
+                let is_ours = |name: &str| match name {
+                    DELIVERIES_HEADER => self.deliveries > 0,
+                    name => !deaths.is_empty() && is_about_death(name),
+                };
+                writer.copy(table, |name| !is_ours(name));
             }
             let copies = match basic.headers.and_then(|table| table.get("CC")) {
                 Some(FieldValue::Array(keys)) => keys,
@@ -193,6 +201,9 @@ impl Outgoing<'_> {
     fn write_ours(&self, deaths: &[Death], copies: Array<'_>, writer: &mut TableWriter<'_>) {
         if let Some(address) = self.cut_address {
             writer.str(ADDRESS_HEADER, address);
+        }
+        if self.deliveries > 0 {
+            writer.i64(DELIVERIES_HEADER, self.deliveries.into());
         }
         let (Some(last), Some(first)) = (deaths.first(), deaths.last()) else { return };
         writer.array(DEATH_HEADER, |array| {

@@ -1,15 +1,17 @@
 //! Queues: declare, bind, purge, delete.
 
-use super::arguments::Arguments;
+use super::arguments::{self, Arguments};
 use super::exchange::{is_reserved, not_default};
 use super::fault::{Fault, argument_name};
 use super::{Request, names};
+use crate::address::{self, Place};
 use std::borrow::Cow;
 use thalweg_amqp::methods::queue::{
     Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Purge, PurgeOk, Unbind, UnbindOk,
 };
 use thalweg_amqp::{Method, ReplyCode, Table};
-use thalweg_kernel::{BindSpec, BindTo, QueueSpec, QueueStatus, Refusal, exchange_address, queue_address};
+use thalweg_kernel::{BindSpec, BindTo, QueueLimits, QueueSpec, QueueStatus, Refusal, exchange_address, queue_address};
+use thalweg_model::Span;
 
 /// Names that the server makes up begin so.
 const GENERATED: &str = "amq.gen-";
@@ -63,32 +65,16 @@ impl Request<'_> {
         };
         let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
         let status = declared.map_err(|refusal| match refusal {
-            Refusal::Differs(what) => self.inequivalent(what, &thing, |what| match what {
-                "durable" => Some(declare.durable),
-                "exclusive" => Some(declare.exclusive),
-                "auto_delete" => Some(declare.auto_delete),
-                _ => None,
-            }),
+            Refusal::Differs("durable") => inequivalent_flag("durable", &thing, declare.durable),
+            Refusal::Differs("exclusive") => inequivalent_flag("exclusive", &thing, declare.exclusive),
+            Refusal::Differs("auto_delete") => inequivalent_flag("auto_delete", &thing, declare.auto_delete),
+            Refusal::Differs(what) => {
+                let current = self.kernel.queue_limits(&address).cloned().unwrap_or_default();
+                inequivalent_term(what, &thing, &spec.limits, &current)
+            }
             refusal => self.about_queue(&name, "configure").fault(refusal),
         })?;
         Ok((name, status))
-    }
-
-    /// What exists was declared with another value. Where it is true or false, the other is known.
-    pub(super) fn inequivalent(
-        &self,
-        what: &'static str,
-        thing: &str,
-        received: impl Fn(&str) -> Option<bool>,
-    ) -> Fault {
-        let name = argument_name(what);
-        Fault::precondition(match received(what) {
-            Some(value) => {
-                let current = !value;
-                format!("inequivalent arg '{name}' for {thing}: received '{value}' but current is '{current}'")
-            }
-            None => format!("inequivalent arg '{name}' for {thing}: received another value than the current one"),
-        })
     }
 
     pub(super) fn bind_queue(&mut self, bind: &Bind<'_>) -> Result<(), Fault> {
@@ -177,5 +163,52 @@ impl Request<'_> {
         let Some(rest) = name.strip_prefix(names::DIRECT_REPLY) else { return false };
         let is_there = || self.kernel.inspect_queue(self.session, &queue_address(self.tenant(), name));
         rest.is_empty() || (rest.starts_with('.') && matches!(is_there(), Ok(_) | Err(Refusal::Locked)))
+    }
+}
+
+/// What exists was declared with the other of two values.
+pub(super) fn inequivalent_flag(what: &'static str, thing: &str, received: bool) -> Fault {
+    let (name, current) = (argument_name(what), !received);
+    Fault::precondition(format!(
+        "inequivalent arg '{name}' for {thing}: received '{received}' but current is '{current}'"
+    ))
+}
+
+/// What exists was declared with another argument.
+fn inequivalent_term(what: &'static str, thing: &str, received: &QueueLimits, current: &QueueLimits) -> Fault {
+    let name = argument_name(what);
+    let whole = |value: &Option<String>| match value {
+        None => "none".to_owned(),
+        Some(value) => {
+            let kind = if value.bytes().all(|byte| byte.is_ascii_digit()) { "signedint" } else { "longstr" };
+            format!("the value '{value}' of type '{kind}'")
+        }
+    };
+    let words = match (term(name, received), term(name, current)) {
+        (Some(received), Some(current)) => format!("received '{received}' but current is '{current}'"),
+        (received, current) => format!("received {} but current is {}", whole(&received), whole(&current)),
+    };
+    Fault::precondition(format!("inequivalent arg '{name}' for {thing}: {words}"))
+}
+
+/// An argument's value, as it would have been said.
+fn term(name: &str, limits: &QueueLimits) -> Option<String> {
+    let millis = |span: Option<Span>| span.map(|span| (span.nanos() / 1_000_000).to_string());
+    match name {
+        "x-message-ttl" => millis(limits.message_ttl),
+        "x-expires" => millis(limits.idle_expiry),
+        "x-max-length" => limits.messages_max.map(|max| max.to_string()),
+        "x-max-length-bytes" => limits.bytes_max.map(|max| max.to_string()),
+        "x-overflow" => Some(arguments::overflow_name(limits.overflow).into()),
+        "x-dead-letter-exchange" => limits.dead_letter.as_ref().map(|letter| match address::place(&letter.exchange) {
+            Place::Exchange { name, .. } => name.into_owned(),
+            _ => letter.exchange.to_string(),
+        }),
+        "x-dead-letter-routing-key" => limits.dead_letter.as_ref()?.key.as_deref().map(Into::into),
+        "x-max-priority" => (limits.priority_max > 0).then(|| limits.priority_max.to_string()),
+        "x-single-active-consumer" => Some(limits.single_active.to_string()),
+        "x-delivery-limit" => limits.deliveries_max.map(|max| max.to_string()),
+        "x-queue-type" => (&*limits.label != arguments::CLASSIC).then(|| limits.label.to_string()),
+        _ => None,
     }
 }
