@@ -135,6 +135,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         queues_max: config.queues.count_max,
         named_queue_messages_max: config.queues.messages_max,
         named_queue_bytes_max: config.queues.bytes_max,
+        named_queue_memory_bytes_max: config.queues.memory_bytes_max,
         exchanges_max: config.queues.exchanges_max,
         bindings_max: config.queues.bindings_max,
         transaction_bytes_max: config.queues.transaction_bytes_max,

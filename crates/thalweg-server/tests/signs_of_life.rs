@@ -116,6 +116,32 @@ fn an_amqp_client_hears_something_in_half_its_interval_and_is_let_go_after_two_s
     drop(server);
 }
 
+/// What a peer says while it has not taken our answers waits in its socket, so silence is no sign of its death.
+#[test]
+fn a_consumer_that_takes_a_large_message_slowly_is_not_taken_for_dead() {
+    const BYTES: usize = 48 << 20;
+    let (server, _folder) = start(&["amqp.message_bytes_max=64MiB"]);
+    let mut consumer = Amqp::connect(address(&server, "amqp"), 1);
+    consumer.declare_queue("jobs");
+    Amqp::connect(address(&server, "amqp"), 0).publish("", "jobs", &vec![7; BYTES]);
+    consumer.consume("jobs");
+    consumer.expect(60, 60);
+    let since = Instant::now();
+    let (mut got, mut beats) = (0, 0);
+    while got < BYTES {
+        let frame = consumer.receive().unwrap_or_else(|| panic!("closed after {got} bytes, {:?}", since.elapsed()));
+        got += if frame.kind == 3 { frame.payload.len() } else { 0 };
+        // About 8 MiB each second, and a heartbeat each half.
+        if got / (4 << 20) > beats {
+            beats += 1;
+            consumer.send(HEARTBEAT, 0, &[]);
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+    assert!(since.elapsed() > Duration::from_secs(5), "too fast to prove anything: {:?}", since.elapsed());
+    drop(server);
+}
+
 #[test]
 fn an_amqp_publisher_hears_that_memory_is_short_and_that_it_is_not_any_more() {
     let (server, _folder) = start(&["limits.memory_bytes_max=16MiB"]);

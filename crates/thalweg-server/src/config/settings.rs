@@ -256,6 +256,8 @@ pub struct Queues {
     pub messages_max: u64,
     /// Most bytes of payload that wait in one queue.
     pub bytes_max: u64,
+    /// Bytes of one queue's messages that wait in memory.
+    pub memory_bytes_max: usize,
     /// Most exchanges.
     pub exchanges_max: usize,
     /// Most bindings of all exchanges together.

@@ -9,7 +9,7 @@ use crate::transport::Transport;
 use std::io::{self, Read, Write};
 use thalweg_fronts::{Mark, Stopped};
 use thalweg_kernel::LinkId;
-use thalweg_model::Span;
+use thalweg_model::{Span, Time};
 
 /// One read in so many is measured.
 const SAMPLE_EVERY: u64 = 64;
@@ -244,6 +244,19 @@ impl Shard {
             if let Some(max) = self.links.idle_write(id) {
                 self.wheel.set(now + max, id, serial, Deadline::Idle);
             }
+        }
+    }
+
+    /// When a peer last showed that it is there. One that we do not read cannot say so: while it may not send, nobody can
+    /// tell; while it has not taken our answers, what it takes counts.
+    pub(super) fn alive_at(&mut self, id: LinkId) -> Time {
+        let is_behind = self.waiting(id) > self.settings.links.output_max;
+        let may_not_send = self.links.get(id).is_some_and(|link| link.pause_until.is_some());
+        match self.connections.get_mut(id) {
+            _ if may_not_send => self.now,
+            Some(connection) if is_behind => connection.heard_at.max(connection.sent_at),
+            Some(connection) => connection.heard_at,
+            None => self.now,
         }
     }
 

@@ -437,8 +437,9 @@ impl Shard {
             self.kernel.on_timeout(now, &mut self.links);
         }
         while let Some((id, serial, what)) = self.wheel.due(now) {
-            let Some(connection) = self.connections.get_mut(id).filter(|c| c.serial == serial) else { continue };
-            let heard_at = connection.heard_at;
+            if self.connections.get_mut(id).is_none_or(|connection| connection.serial != serial) {
+                continue;
+            }
             match what {
                 Deadline::Connect => {
                     let connected = self.links.get(id).is_some_and(|link| link.is_connected());
@@ -447,8 +448,8 @@ impl Shard {
                         self.close(id);
                     }
                 }
-                Deadline::Silence => match self.links.silence_max(id) {
-                    Some(max) if heard_at + max <= now => {
+                Deadline::Silence => match (self.links.silence_max(id), self.alive_at(id)) {
+                    (Some(max), alive_at) if alive_at + max <= now => {
                         tracing::debug!(
                             link = id.0,
                             "closed: nothing heard for too long; the peer is gone, or at fault"
@@ -456,8 +457,8 @@ impl Shard {
                         self.links.on_silence(id);
                         self.start_closing(id);
                     }
-                    Some(max) => self.wheel.set(heard_at + max, id, serial, Deadline::Silence),
-                    None => {}
+                    (Some(max), alive_at) => self.wheel.set(alive_at + max, id, serial, Deadline::Silence),
+                    (None, _) => {}
                 },
                 Deadline::Idle => self.on_idle(id),
                 Deadline::Resume => {

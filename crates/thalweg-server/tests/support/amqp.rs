@@ -87,6 +87,12 @@ impl Amqp {
         self.expect(50, 21);
     }
 
+    /// What is sent is settled.
+    pub fn consume(&mut self, queue: &str) {
+        self.call(1, 60, 20, &[vec![0, 0], short(queue), short(""), vec![2], long(b"")].concat());
+        self.expect(60, 21);
+    }
+
     pub fn purge(&mut self, queue: &str) {
         self.call(1, 50, 30, &[vec![0, 0], short(queue), vec![0]].concat());
         self.expect(50, 31);
