@@ -529,7 +529,7 @@ impl Kernel {
             retain,
             redelivered: false,
         };
-        let put = self.enqueue(receiver.session, entry, now, fx);
+        let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
         if serial == 0 {
             return;
         }
@@ -582,10 +582,10 @@ impl Kernel {
     }
 
     /// Sends a copy that must be settled, or lets it wait.
-    pub(crate) fn enqueue<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) -> Put {
+    fn enqueue<E: Effects>(&mut self, id: SessionId, entry: Entry, address: &str, now: Time, fx: &mut E) -> Put {
         let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
         if session.can_take() {
-            return self.send_entry(id, entry, now, fx);
+            return self.send_addressed(id, entry, Some(address), now, fx);
         }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
@@ -661,6 +661,19 @@ impl Kernel {
     /// Sends a copy; the caller has made sure that the session can take it. An at-most-once copy that waited is sent
     /// without a tag.
     pub(crate) fn send_entry<E: Effects>(&mut self, id: SessionId, entry: Entry, now: Time, fx: &mut E) -> Put {
+        self.send_addressed(id, entry, None, now, fx)
+    }
+
+    /// The same. Who knows the message's address gives it, because a kept message has to check its own before it is
+    /// text.
+    fn send_addressed<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        address: Option<&str>,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
         let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
         let Some(link) = session.link else { return Put::Done };
         if entry.reliability == Reliability::AtMostOnce {
@@ -668,7 +681,7 @@ impl Kernel {
                 // That it does not wait any more must be written down first, or it might be sent twice.
                 fx.hold(link);
             }
-            let sent = fx.deliver(link, &entry.delivery(0, now));
+            let sent = fx.deliver(link, &entry.delivery(0, address, now));
             self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
             return Put::Done;
         }
@@ -682,7 +695,7 @@ impl Kernel {
             // Its tag must be written down first: the receiver will tell a repetition by it.
             fx.hold(link);
         }
-        let sent = fx.deliver(link, &entry.delivery(tag, now));
+        let sent = fx.deliver(link, &entry.delivery(tag, address, now));
         match sent {
             Sent::Room | Sent::Congested | Sent::Gone => {
                 session.congested = sent != Sent::Room;
@@ -718,10 +731,10 @@ impl Kernel {
 }
 
 impl Entry {
-    pub(crate) fn delivery(&self, tag: Tag, now: Time) -> Delivery<'_> {
+    pub(crate) fn delivery<'a>(&'a self, tag: Tag, address: Option<&'a str>, now: Time) -> Delivery<'a> {
         let expires = self.message.expires();
         Delivery {
-            address: self.message.address(),
+            address: address.unwrap_or_else(|| self.message.address()),
             payload: self.message.payload(),
             reliability: self.reliability,
             retain: self.retain,

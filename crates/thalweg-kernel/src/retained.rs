@@ -223,7 +223,7 @@ impl Kernel {
             redelivered: false,
         };
         if reliability == Reliability::AtMostOnce {
-            let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, now) });
+            let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, None, now) });
             if sent == crate::effects::Sent::Full {
                 self.unbook_routed(Some(id), entry.message.address());
                 if let Some(session) = self.sessions.get_mut(id) {

@@ -499,7 +499,7 @@ impl Kernel {
             entry.redelivered = true;
             let watched = entry.group == NO_GROUP || std::mem::replace(&mut session.group_timer, true);
             // Repeats leave whatever the output holds: the window bounds them.
-            if fx.deliver(link, &entry.delivery(tag, now)) == Sent::TooLarge {
+            if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 self.unsettled -= 1;
                 if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.remove(tag) {
