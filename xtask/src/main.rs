@@ -37,6 +37,7 @@ cargo xtask WORD
                            instructions per operation against bench-results/instructions.toml
 
   amqp-methods [--check]   writes (compares) the methods of AMQP from their description
+  oracle                   records anew what RabbitMQ does, for interop to compare with (installs rabbitmq-server)
   fuzz [--seconds N] [TARGET]
                            each fuzz target for N seconds (60)
   sim [--seed N]           the simulation, with one seed or the usual ones
@@ -59,6 +60,7 @@ enum Step {
     Integration,
     Interop,
     BenchInstructions,
+    Oracle,
     Fuzz,
     Sim,
     Crash,
@@ -80,7 +82,7 @@ impl Step {
     ];
 
     fn of(word: &str) -> Option<Self> {
-        let more = [Self::Fuzz, Self::Sim, Self::Crash, Self::AmqpMethods];
+        let more = [Self::Oracle, Self::Fuzz, Self::Sim, Self::Crash, Self::AmqpMethods];
         Self::TEST.into_iter().chain(more).find(|step| step.word() == word)
     }
 
@@ -95,6 +97,7 @@ impl Step {
             Self::Integration => "integration",
             Self::Interop => "interop",
             Self::BenchInstructions => "bench-instructions",
+            Self::Oracle => "oracle",
             Self::Fuzz => "fuzz",
             Self::Sim => "sim",
             Self::Crash => "crash",
@@ -122,6 +125,7 @@ impl Step {
             Self::Interop => interop(options),
             Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
             Self::AmqpMethods => amqp_methods::run(options.check),
+            Self::Oracle => oracle_recording(),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
             Self::Crash => {
                 let harm = if options.power { crash::Harm::Power } else { crash::Harm::Kill };
@@ -141,6 +145,17 @@ impl Step {
 fn interop(options: &Options) -> Outcome {
     match packages::for_interop().and_then(|()| workshop::install()) {
         Ok(()) => options.tests("interop::").args(["--include-ignored"]).outcome_of_tests(),
+        Err(why) => Outcome::failed(why),
+    }
+}
+
+/// Plays the oracle's scenarios against RabbitMQ and writes down what it does.
+fn oracle_recording() -> Outcome {
+    let first_port = std::env::var("THALWEG_ORACLE_PORT").unwrap_or_else(|_| "21900".to_owned());
+    match packages::for_interop().and_then(|()| packages::for_oracle()).and_then(|()| workshop::install()) {
+        Ok(()) => Program::new(&workshop::python_program())
+            .args(["-B", "crates/thalweg-tests/interop/oracle/record.py", &first_port])
+            .outcome(),
         Err(why) => Outcome::failed(why),
     }
 }

@@ -22,6 +22,11 @@ pub fn for_interop() -> Result<(), String> {
     ensure(&INTEROP)
 }
 
+/// Everything that recording what RabbitMQ does needs; comparing with the recording needs none of it.
+pub fn for_oracle() -> Result<(), String> {
+    ensure(&[("rabbitmq-server", "rabbitmq-server"), ("epmd", "erlang-base")])
+}
+
 /// What breaks a broker's disk: failing system calls, and images to mount.
 pub fn for_faults() -> Result<(), String> {
     ensure(&[("strace", "strace"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("losetup", "mount")])

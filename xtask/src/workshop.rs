@@ -13,9 +13,13 @@ const MAVEN_COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1
 
 /// Installs whatever is missing or stale.
 pub fn install() -> Result<(), String> {
-    for (language, build) in
-        [("python", python as fn(&Path, &Path) -> _), ("javascript", javascript), ("java", java), ("go", go)]
-    {
+    for (language, build) in [
+        ("python", python as fn(&Path, &Path) -> _),
+        ("javascript", javascript),
+        ("java", java),
+        ("go", go),
+        ("rust", rust),
+    ] {
         let sources = crate::tree().join("crates/thalweg-tests/interop").join(language);
         let folder = crate::tree().join("target/interop").join(language);
         let stamp = stamp_of(&sources)?;
@@ -64,14 +68,27 @@ fn java(sources: &Path, folder: &Path) -> Result<(), String> {
         .run()
 }
 
-/// Two programs; go.sum pins every module's hash.
+/// A program per library; go.sum pins every module's hash.
 fn go(sources: &Path, folder: &Path) -> Result<(), String> {
     Program::new("go")
         .args(["build", "-mod=readonly", "-buildvcs=false", "-o"])
-        .args([&format!("{}/", folder.display()), "./paho3", "./paho5"])
+        .args([&format!("{}/", folder.display()), "./paho3", "./paho5", "./amqp091"])
         .folder(sources)
         .run()
         .map_err(|why| format!("{why} (go.mod asks for Go 1.24; Debian 12's is older, see https://go.dev/dl)"))
+}
+
+/// A workspace of its own, with a lock file of its own.
+fn rust(sources: &Path, folder: &Path) -> Result<(), String> {
+    Program::cargo(["build", "--quiet", "--locked"])
+        .env("CARGO_TARGET_DIR", &text(&folder.join("target")))
+        .folder(sources)
+        .run()
+}
+
+/// Where Python with the clients' libraries is.
+pub fn python_program() -> String {
+    text(&crate::tree().join("target/interop/python/bin/python"))
 }
 
 fn stamp_of(sources: &Path) -> Result<String, String> {

@@ -127,8 +127,12 @@ pub enum Redelivered {
     ToItsSession(&'static str),
 }
 
-const MQTT_SYNTAX: Syntax =
-    Syntax { example: "a/b", separator: '/', wildcards: ("+", "#"), escaped: "`/` `+` `#` and NUL, which cannot occur" };
+const MQTT_SYNTAX: Syntax = Syntax {
+    example: "a/b",
+    separator: '/',
+    wildcards: ("+", "#"),
+    escaped: "`/` `+` `#` and NUL, which cannot occur",
+};
 
 const DOTS: &str = "`.`, and a level that is `*` or `#` as a whole";
 
@@ -358,7 +362,9 @@ impl Rule {
                 "A routing key holds 255 bytes. A longer one is cut and ends in a hash of the whole; header `x-address` has \
                  the whole address.",
             ),
-            Rule::FirstOfName => ("first of a name", "Names are unique there: of several properties of one name the first."),
+            Rule::FirstOfName => {
+                ("first of a name", "Names are unique there: of several properties of one name the first.")
+            }
             Rule::AsText => ("as text", "Whole numbers in decimal, truth values as `true` and `false`."),
             Rule::CorrelationHeader => {
                 ("header", "What is no text, or longer than 255 bytes, comes in header `x-correlation-id`, as bytes.")
@@ -376,10 +382,9 @@ impl Rule {
             ),
             Rule::SecondsLeft => ("seconds left", "What is left of it, in whole seconds, rounded up."),
             Rule::MillisecondsLeft => ("milliseconds left", "What is left of it, in milliseconds."),
-            Rule::AsSent => (
-                "as sent",
-                "As the publisher wrote it, as RabbitMQ does; the message is dropped in time all the same.",
-            ),
+            Rule::AsSent => {
+                ("as sent", "As the publisher wrote it, as RabbitMQ does; the message is dropped in time all the same.")
+            }
             Rule::Unflagged => (
                 "unflagged",
                 "Another subscriber of the group gets it, without a flag: DUP tells a session of its own messages only.",

@@ -1,15 +1,65 @@
-//! `docs/interop.md` says what the capability records say.
+//! What documents say of other protocols and of RabbitMQ is what the records and the recordings say.
+//!
+//! `UPDATE_DOCS=1 cargo test -p thalweg-fronts documents` (`cargo xtask docs --bless`) writes them anew.
 
-use std::path::Path;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-/// `UPDATE_DOCS=1 cargo test -p thalweg-fronts documents` writes the file anew.
+use serde_json::Value;
+
+const BEGIN: &str =
+    "<!-- Made from crates/thalweg-tests/interop/oracle/differences.json by `cargo xtask docs --bless`. -->\n";
+const END: &str = "<!-- End of what is made. -->\n";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn check(path: &str, wanted: &str) {
+    let file = root().join(path);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&file, wanted).expect("the tree is writable");
+    }
+    let committed = fs::read_to_string(&file).unwrap_or_default();
+    assert!(committed == wanted, "{path} is stale: run `cargo xtask docs --bless`");
+}
+
 #[test]
 fn documents_tell_what_becomes_of_messages_between_protocols() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/interop.md");
-    let document = thalweg_fronts::capabilities::document();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &document).expect("the tree is writable");
+    check("docs/interop.md", &thalweg_fronts::capabilities::document());
+}
+
+/// The section stands between two marks; the rest of the document is written by hand.
+#[test]
+fn documents_list_where_rabbitmq_does_otherwise() {
+    let rows = root().join("crates/thalweg-tests/interop/oracle/differences.json");
+    let rows: Value = serde_json::from_str(&fs::read_to_string(rows).expect("it is there")).expect("it is JSON");
+    for protocol in ["amqp", "stomp"] {
+        let path = format!("docs/protocols/{protocol}.md");
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        let Some((before, rest)) = text.split_once(BEGIN) else { panic!("{path} has no line {BEGIN}") };
+        let Some((_, after)) = rest.split_once(END) else { panic!("{path} has no line {END}") };
+        check(&path, &format!("{before}{BEGIN}{}{END}{after}", section(&rows[protocol])));
     }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == document, "docs/interop.md is stale: run `cargo xtask docs --bless`");
+}
+
+fn section(rows: &Value) -> String {
+    let mut out = String::from(
+        "\nThe words of errors are ours, their codes RabbitMQ's. Everything else that the scenarios in\n\
+         `crates/thalweg-tests/interop/oracle` found different from RabbitMQ 3.10.8; `…` stands for anything:\n\n\
+         | scenario | RabbitMQ | here | why |\n|---|---|---|---|\n",
+    );
+    let shown = |row: &Value, key: &str| {
+        let text = row[key].as_str().expect("a row is text").replace('*', "…").replace('|', "\\|");
+        if text == "…" { "…".to_owned() } else { format!("`{text}`") }
+    };
+    for row in rows.as_array().expect("rows by protocol") {
+        let scenario = row["scenario"].as_str().expect("a row is text").replace('_', " ");
+        let scenario = if scenario == "*" { "any".to_owned() } else { scenario };
+        let reason = row["reason"].as_str().expect("a row is text");
+        let _ = writeln!(out, "| {scenario} | {} | {} | {reason} |", shown(row, "theirs"), shown(row, "ours"));
+    }
+    out.push('\n');
+    out
 }

@@ -26,6 +26,8 @@ class Peer:
             protocol=self.version,
             transport="websockets" if command["transport"] in ("ws", "wss") else "tcp",
             reconnect_on_failure=False,
+            # Nothing acknowledges in the library's place then: what arrives stays unsettled.
+            manual_ack=command.get("unsettled", False),
             **clean,
         )
         self.client.on_connect = self._on_connect

@@ -40,6 +40,7 @@ pub struct Options {
     files: Vec<(String, String)>,
     encrypted: bool,
     guarded: bool,
+    queues: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,9 @@ struct Ports {
     tls: SocketAddr,
     secure_websocket: SocketAddr,
     admin: SocketAddr,
+    amqp: SocketAddr,
+    stomp: SocketAddr,
+    stomp_websocket: SocketAddr,
 }
 
 impl Broker {
@@ -85,6 +89,21 @@ impl Broker {
     /// The listener for MQTT over WebSocket over TLS, when [`Options::encrypted`] asked for it.
     pub fn secure_websocket(&self) -> SocketAddr {
         self.ports.secure_websocket
+    }
+
+    /// The AMQP listener, when [`Options::queues`] asked for it.
+    pub fn amqp(&self) -> SocketAddr {
+        self.ports.amqp
+    }
+
+    /// The STOMP listener, when [`Options::queues`] asked for it.
+    pub fn stomp(&self) -> SocketAddr {
+        self.ports.stomp
+    }
+
+    /// The listener for STOMP over WebSocket, when [`Options::queues`] asked for it.
+    pub fn stomp_websocket(&self) -> SocketAddr {
+        self.ports.stomp_websocket
     }
 
     /// The authority that signed the encrypted listeners' certificate.
@@ -154,6 +173,12 @@ impl Options {
         self
     }
 
+    /// Listeners for AMQP and STOMP too.
+    pub fn queues(mut self) -> Self {
+        self.queues = true;
+        self
+    }
+
     /// Nobody anonymous: users with mosquitto's password hashes, and what they may do in mosquitto's ACL format.
     pub fn guarded(mut self, passwords: &str, acl: &str) -> Self {
         self.guarded = true;
@@ -190,6 +215,9 @@ impl Options {
             tls: free_port(),
             secure_websocket: free_port(),
             admin: free_port(),
+            amqp: free_port(),
+            stomp: free_port(),
+            stomp_websocket: free_port(),
         };
         let mut command = match kind {
             Kind::Thalweg => self.thalweg(&folder, ports),
@@ -229,6 +257,17 @@ impl Options {
                 command.arg("--set").arg(format!("{key}.bind={address}"));
                 command.arg("--set").arg(format!("{key}.tls.certificate={}", folder.join("server.pem").display()));
                 command.arg("--set").arg(format!("{key}.tls.key={}", folder.join("server.key").display()));
+            }
+        }
+        if self.queues {
+            for (key, value) in [
+                ("amqp.bind", ports.amqp.to_string()),
+                ("stomp.bind", ports.stomp.to_string()),
+                ("stomp-ws.kind", "stomp".to_owned()),
+                ("stomp-ws.transport", "ws".to_owned()),
+                ("stomp-ws.bind", ports.stomp_websocket.to_string()),
+            ] {
+                command.arg("--set").arg(format!("listeners.{key}={value}"));
             }
         }
         // Hundreds of brokers with large files kept ready would only heat the disk.

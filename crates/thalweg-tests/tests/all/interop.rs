@@ -3,11 +3,18 @@
 //! The tests need installed libraries, so plain `cargo test` leaves them out; `cargo xtask interop` installs and runs them.
 //! `THALWEG_TEST_BROKER=mosquitto cargo xtask interop` shows that the checks ask for nothing that another broker refuses.
 
+mod agent;
+mod cells;
 mod checks;
 mod command_line;
+mod groups;
 mod matrix;
+mod oracle;
 mod puppet;
 mod relay;
+mod requests;
+mod speaker;
+mod waiting;
 
 use puppet::Library;
 

@@ -37,7 +37,8 @@ fn event(kind: &str, peer: &str, mut fields: Value) {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let peers: Arc<Mutex<HashMap<String, Arc<Peer>>>> = Arc::default();
     write(&json!({ "event": "ready" }));
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -300,5 +301,9 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(digits: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
-    digits.as_bytes().chunks_exact(2).filter_map(|pair| u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).ok()).collect()
+    digits
+        .as_bytes()
+        .chunks_exact(2)
+        .filter_map(|pair| u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).ok())
+        .collect()
 }

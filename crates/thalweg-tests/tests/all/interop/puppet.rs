@@ -36,11 +36,23 @@ pub enum Library {
     PahoGo3,
     /// Eclipse Paho for Go, MQTT 5.
     PahoGo5,
+    /// pika for Python: AMQP.
+    Pika,
+    /// amqp091-go: AMQP.
+    Amqp091Go,
+    /// amqplib on Node: AMQP.
+    Amqplib,
+    /// lapin for Rust: AMQP.
+    Lapin,
+    /// stomp.py for Python: STOMP.
+    StompPy,
+    /// @stomp/stompjs on Node: STOMP over WebSocket.
+    Stompjs,
 }
 
 impl Library {
-    /// All of them, for the matrix.
-    pub const ALL: [Self; 6] =
+    /// Those of MQTT, for the matrix.
+    pub const OF_MQTT: [Self; 6] =
         [Self::PahoPython, Self::Gmqtt, Self::Mqttjs, Self::Hivemq, Self::PahoGo3, Self::PahoGo5];
 
     /// The newest protocol level the library speaks.
@@ -49,8 +61,8 @@ impl Library {
     }
 
     /// The running puppet of this library, started on first use.
-    fn puppet(self) -> &'static Puppet {
-        static PUPPETS: [OnceLock<Puppet>; 6] = [const { OnceLock::new() }; 6];
+    pub(super) fn puppet(self) -> &'static Puppet {
+        static PUPPETS: [OnceLock<Puppet>; 12] = [const { OnceLock::new() }; 12];
         PUPPETS[self as usize].get_or_init(|| Puppet::start(self))
     }
 
@@ -63,14 +75,19 @@ impl Library {
             command.arg("-B").arg(sources.join("python").join(script));
             command
         };
+        let node = |script: &str| {
+            let mut command = Command::new("node");
+            command.arg(installed.join("javascript").join(script));
+            command
+        };
         match self {
             Self::PahoPython => python("paho_peer.py"),
             Self::Gmqtt => python("gmqtt_peer.py"),
-            Self::Mqttjs => {
-                let mut command = Command::new("node");
-                command.arg(installed.join("javascript/mqttjs_peer.js"));
-                command
-            }
+            Self::Pika => python("pika_peer.py"),
+            Self::StompPy => python("stomp_peer.py"),
+            Self::Mqttjs => node("mqttjs_peer.js"),
+            Self::Amqplib => node("amqplib_peer.js"),
+            Self::Stompjs => node("stompjs_peer.js"),
             Self::Hivemq => {
                 let mut command = Command::new("java");
                 // A short-lived process: the first compiler tier is enough, and leaves the cores to the broker.
@@ -81,6 +98,8 @@ impl Library {
             }
             Self::PahoGo3 => Command::new(installed.join("go/paho3")),
             Self::PahoGo5 => Command::new(installed.join("go/paho5")),
+            Self::Amqp091Go => Command::new(installed.join("go/amqp091")),
+            Self::Lapin => Command::new(installed.join("rust/target/debug/thalweg-interop-lapin")),
         }
     }
 }
@@ -94,7 +113,7 @@ pub fn installed() -> PathBuf {
 }
 
 /// One process and the routes from its lines to those who wait.
-struct Puppet {
+pub(super) struct Puppet {
     library: Library,
     stdin: Mutex<ChildStdin>,
     routes: Mutex<Routes>,
@@ -144,7 +163,16 @@ impl Puppet {
         }
     }
 
-    fn ask(&self, mut command: Map<String, Value>) -> Result<Value, String> {
+    /// Where the events of a new peer come out, and a name for it.
+    pub(super) fn new_peer(&self) -> (String, Receiver<Value>) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = format!("peer{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let (sender, events) = channel();
+        self.routes.lock().expect("no holder panics").events.insert(name.clone(), sender);
+        (name, events)
+    }
+
+    pub(super) fn ask(&self, mut command: Map<String, Value>) -> Result<Value, String> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         command.insert("id".to_owned(), json!(id));
@@ -202,12 +230,9 @@ impl Connect {
 
     /// Connects through a relay, or says why not.
     pub fn try_open(self) -> Result<Peer, String> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = format!("peer{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let relay = Relay::to(self.address);
         let puppet = self.library.puppet();
-        let (sender, events) = channel();
-        puppet.routes.lock().expect("no holder panics").events.insert(name.clone(), sender);
+        let (name, events) = puppet.new_peer();
         let mut command = self.fields;
         let process = std::process::id();
         command.entry("client_id").or_insert_with(|| json!(format!("{:?}-{process}-{name}", self.library)));

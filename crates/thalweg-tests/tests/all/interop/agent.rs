@@ -1,0 +1,65 @@
+//! A client of a queue protocol: commands and events as `../../../interop/README.md` describes them, without a type each.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::puppet::{Library, Puppet};
+use super::relay::Relay;
+
+/// One connected client of a puppet, behind a relay that can be cut.
+pub struct Agent {
+    library: Library,
+    puppet: &'static Puppet,
+    name: String,
+    relay: Relay,
+    events: Receiver<Value>,
+}
+
+impl Agent {
+    /// Connects with more members for the command, or fails the test.
+    pub fn open(library: Library, address: SocketAddr, fields: Value) -> Self {
+        let (relay, puppet) = (Relay::to(address), library.puppet());
+        let (name, events) = puppet.new_peer();
+        let agent = Self { library, puppet, name, relay, events };
+        let mut command = fields;
+        command["host"] = json!(agent.relay.address().ip());
+        command["port"] = json!(agent.relay.address().port());
+        agent.tell("connect", command);
+        agent
+    }
+
+    /// Carries a command out; an error is the library's own sentence.
+    pub fn ask(&self, verb: &str, mut command: Value) -> Result<Value, String> {
+        command["do"] = json!(verb);
+        command["peer"] = json!(self.name);
+        let Value::Object(command) = command else { unreachable!("commands are objects") };
+        self.puppet.ask(command)
+    }
+
+    /// Carries a command out, or fails the test.
+    pub fn tell(&self, verb: &str, command: Value) -> Value {
+        self.ask(verb, command).unwrap_or_else(|error| panic!("{:?} {}: {verb}: {error}", self.library, self.name))
+    }
+
+    /// The next message, or none when `within` passes or the connection closes first.
+    pub fn message_within(&self, within: Duration) -> Option<Value> {
+        let deadline = Instant::now() + within;
+        loop {
+            let event = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
+            match event["event"].as_str() {
+                Some("message") => return Some(event),
+                Some("closed") => return None,
+                Some("error") => eprintln!("{:?} {}: {event}", self.library, self.name),
+                _ => {}
+            }
+        }
+    }
+
+    /// An ungraceful end: the network between client and broker fails.
+    pub fn cut(&self) {
+        self.relay.cut();
+    }
+}

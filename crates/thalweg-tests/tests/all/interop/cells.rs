@@ -1,0 +1,348 @@
+//! Every cell of `docs/interop.md` that live subscribers can show: each library publishes, each receives, and what they see is
+//! what the capability records say. A test per group of aspects; each names all cells that fail, not only the first.
+
+use serde_json::{Value, json};
+use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
+
+use super::speaker::{ONE_EACH, Place, Post, SPEAKERS, Seen, Speaker};
+use crate::broker::Broker;
+
+/// A publish and how to look at what becomes of it.
+struct Case {
+    aspect: Aspect,
+    place: Place,
+    post: Post,
+    look: fn(&Case, Cell, &Seen) -> Result<(), String>,
+}
+
+/// What a cell says of two speakers.
+fn cell(from: &Speaker, to: &Speaker, aspect: Aspect) -> Cell {
+    expected(from.protocol.capabilities(), to.protocol.capabilities(), aspect)
+}
+
+/// Every publisher publishes every case, every subscriber looks at it.
+fn play(publishers: &[Speaker], subscribers: &[Speaker], cases: &[Case]) {
+    let mut wrong = Vec::new();
+    let mut looked = 0;
+    for from in publishers {
+        for case in cases.iter().filter(|case| cell(from, from, case.aspect) != Cell::Unsaid) {
+            from.publish(&case.place, &case.post);
+            for to in subscribers {
+                let seen = to.receive();
+                let cell = cell(from, to, case.aspect);
+                let mut verdict = same("payload", &seen.payload, &case.post.payload);
+                if case.aspect != Aspect::LongAddress {
+                    let address = case.place.to(to.protocol).to_owned();
+                    verdict = verdict.and_then(|()| same("address", &seen.address, &address));
+                }
+                if let Err(why) = verdict.and_then(|()| (case.look)(case, cell, &seen)) {
+                    wrong.push(format!("{:?}, {from:?} to {to:?} ({cell:?}): {why}\n    {seen:?}", case.aspect));
+                }
+                looked += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {looked} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, said: &T) -> Result<(), String> {
+    if seen == said {
+        return Ok(());
+    }
+    let shown = |value: &T| format!("{value:?}").chars().take(120).collect::<String>();
+    Err(format!("{what} is {} and should be {}", shown(seen), shown(said)))
+}
+
+fn nothing_more(_: &Case, _: Cell, _: &Seen) -> Result<(), String> {
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn payloads_are_exact_between_all_libraries() {
+    let broker = Broker::with().queues().start();
+    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let everything = Place::plain("pay/#");
+    speakers.iter().for_each(|speaker| speaker.subscribe(&everything, false));
+    let case = |payload: Vec<u8>| Case {
+        aspect: Aspect::Payload,
+        place: Place::plain("pay/load"),
+        post: Post::new(payload),
+        look: nothing_more,
+    };
+    play(&speakers, &speakers, &[case((0..=255).collect()), case(Vec::new()), case(vec![0; 3])]);
+    let large: Vec<u8> = (0..=255u8).cycle().take(1_000_000).collect();
+    let large_publishers = Speaker::all(&broker, &ONE_EACH);
+    play(&large_publishers, &speakers, &[case(large)]);
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn addresses_are_exact_or_written_in_the_other_syntax() {
+    let broker = Broker::with().queues().start();
+    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let everything = Place::plain("#");
+    speakers.iter().for_each(|speaker| speaker.subscribe(&everything, false));
+    let mut cases: Vec<Case> = [
+        Place::plain("address/plain"),
+        Place::of("a.b/c.d", "a%2Eb.c%2Ed"),
+        Place::of("spBv1.0/group/NDATA", "spBv1%2E0.group.NDATA"),
+        Place::of("/leading", ".leading"),
+        Place::of("trailing/", "trailing."),
+        Place::of("empty//level", "empty..level"),
+        Place::of("/", "."),
+        Place::of("literal%2Fslash", "literal/slash"),
+        Place::of("escaped%252Fslash", "escaped%2Fslash"),
+        Place::of("hundred%", "hundred%"),
+        Place::of("dot%2Eescaped", "dot%252Eescaped"),
+        Place::of("plus%2Bsign", "plus+sign"),
+        Place::of("star/*", "star.*"),
+        Place::of("star/a*b", "star.a*b"),
+        Place::of("ünï/кирилл/水", "ünï.кирилл.水"),
+        Place::of("with space/x", "with space.x"),
+    ]
+    .into_iter()
+    .map(|place| Case { aspect: Aspect::Address, place, post: Post::new("x"), look: nothing_more })
+    .collect();
+    // 300 bytes.
+    let long = format!("long/{}", "x".repeat(295));
+    cases.push(Case {
+        aspect: Aspect::LongAddress,
+        place: Place::plain(&long),
+        post: Post::new("x"),
+        look: |case, cell, seen| match cell {
+            Cell::Rule(Rule::CutKey) => {
+                same("x-address", &seen.whole_address.as_ref(), &Some(&case.place.mqtt))?;
+                same("length is short", &(seen.address.len() <= 255), &true)?;
+                same("beginning", &seen.address.starts_with("long.xxxxx"), &true)
+            }
+            Cell::Exact => same("length", &(seen.address.len() >= 300), &true),
+            _ => same("address", &seen.address, &case.place.stomp).or(same("address", &seen.address, &case.place.mqtt)),
+        },
+    });
+    play(&speakers, &speakers, &cases);
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn reserved_addresses_are_hidden_from_wildcards_of_every_protocol() {
+    let broker = Broker::with().queues().start();
+    let speakers = Speaker::all(&broker, &ONE_EACH);
+    speakers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("#"), false));
+    for from in &speakers {
+        from.publish(&Place::plain("$hidden/x"), &Post::new("hidden"));
+        from.publish(&Place::plain("seen/x"), &Post::new("seen"));
+        for to in &speakers {
+            assert_eq!(to.receive().payload, b"seen", "{from:?} to {to:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn wildcards_match_alike_in_every_syntax() {
+    let broker = Broker::with().queues().start();
+    let speakers = Speaker::all(&broker, &SPEAKERS);
+    for speaker in &speakers {
+        for filter in ["plant/+/temperature", "car/#", "+/+/+/deep", "end"] {
+            speaker.subscribe(&Place::plain(filter), false);
+        }
+    }
+    let topics = [
+        ("plant/1/temperature", true),
+        ("plant//temperature", true),
+        ("plant/1/humidity", false),
+        ("plant/1/temperature/raw", false),
+        ("car", true),
+        ("car/7/door/left", true),
+        ("cart", false),
+        ("a/b/c/deep", true),
+        ("a/b/deep", false),
+        ("end", true),
+    ];
+    for from in &speakers {
+        for (topic, _) in topics {
+            from.publish(&Place::plain(topic), &Post::new(topic));
+        }
+        for to in &speakers {
+            // Subscriptions of one client have no order among each other everywhere.
+            let wanted = topics.iter().filter(|(_, matches)| *matches);
+            let mut wanted: Vec<&[u8]> = wanted.map(|(topic, _)| topic.as_bytes()).collect();
+            let seen: Vec<Vec<u8>> = wanted.iter().map(|_| to.receive().payload).collect();
+            let mut seen: Vec<&[u8]> = seen.iter().map(Vec::as_slice).collect();
+            wanted.sort_unstable();
+            seen.sort_unstable();
+            assert_eq!(seen, wanted, "{from:?} to {to:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn order_holds_between_all_libraries() {
+    let broker = Broker::with().queues().start();
+    let speakers = Speaker::all(&broker, &SPEAKERS);
+    speakers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("order/#"), false));
+    for from in &speakers {
+        for number in 0..30u8 {
+            from.publish(&Place::plain("order/x"), &Post::new([number]));
+        }
+        for to in &speakers {
+            let seen: Vec<u8> = (0..30).map(|_| to.receive().payload[0]).collect();
+            assert!(seen.iter().copied().eq(0..30), "{from:?} to {to:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
+    let broker = Broker::with().queues().start();
+    let speakers = Speaker::all(&broker, &SPEAKERS);
+    speakers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("said/#"), false));
+    let text = |value: &str| json!(["text", value]);
+    let user =
+        |pairs: &[(&str, Value)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let case = |aspect: Aspect, post: Post, look: fn(&Case, Cell, &Seen) -> Result<(), String>| {
+        let mut post = post;
+        post.payload = format!("{aspect:?}").into_bytes();
+        Case { aspect, place: Place::plain("said/x"), post, look }
+    };
+    let cases = [
+        case(
+            Aspect::ContentType,
+            Post { content_type: Some("text/x-thing; charset=utf-8".to_owned()), ..Post::default() },
+            |case, cell, seen| match cell {
+                Cell::Exact => same("content type", &seen.content_type, &case.post.content_type),
+                _ => same("content type", &seen.content_type, &None),
+            },
+        ),
+        case(
+            Aspect::TextProperty,
+            Post {
+                user: user(&[
+                    ("colour", text("blue")),
+                    ("colon", text("a:b")),
+                    ("lines", text("one\ntwo\\three")),
+                    ("ünï", text("€")),
+                    ("empty", text("")),
+                ]),
+                ..Post::default()
+            },
+            |case, cell, seen| match cell {
+                Cell::Exact => same("properties", &sorted(&seen.user), &sorted(&case.post.user)),
+                _ => same("properties", &seen.user, &Vec::new()),
+            },
+        ),
+        case(
+            Aspect::RepeatedProperty,
+            Post { user: user(&[("twice", text("1")), ("twice", text("2"))]), ..Post::default() },
+            |case, cell, seen| match cell {
+                Cell::Exact => same("properties", &seen.user, &case.post.user),
+                Cell::Rule(Rule::FirstOfName) => same("properties", &seen.user, &case.post.user[..1].to_vec()),
+                _ => same("properties", &seen.user, &Vec::new()),
+            },
+        ),
+        case(
+            Aspect::TypedProperty,
+            Post {
+                user: user(&[
+                    ("number", json!(["int", 42])),
+                    ("negative", json!(["int", -7])),
+                    ("truth", json!(["bool", true])),
+                ]),
+                ..Post::default()
+            },
+            |case, cell, seen| match cell {
+                Cell::Exact => same("properties", &sorted(&seen.user), &sorted(&case.post.user)),
+                Cell::Rule(Rule::AsText) => {
+                    let texts = case
+                        .post
+                        .user
+                        .iter()
+                        .map(|(name, value)| (name.clone(), json!(["text", value[1].to_string()])));
+                    same("properties", &sorted(&seen.user), &sorted(&texts.collect::<Vec<_>>()))
+                }
+                _ => same("properties", &seen.user, &Vec::new()),
+            },
+        ),
+        case(
+            Aspect::BinaryProperty,
+            Post { user: user(&[("bytes", json!(["bytes", "00ff10"]))]), ..Post::default() },
+            |case, cell, seen| match cell {
+                Cell::Exact => same("properties", &seen.user, &case.post.user),
+                _ => same("properties", &seen.user, &Vec::new()),
+            },
+        ),
+        case(
+            Aspect::Correlation,
+            Post { correlation: Some("corr-ü:1".as_bytes().to_vec()), ..Post::default() },
+            correlation_holds,
+        ),
+        case(
+            Aspect::BinaryCorrelation,
+            Post { correlation: Some(vec![0, 255, 16, 0]), ..Post::default() },
+            correlation_holds,
+        ),
+        case(Aspect::Priority, Post { priority: Some(7), ..Post::default() }, |case, cell, seen| match cell {
+            Cell::Exact => same("priority", &seen.priority, &case.post.priority.map(u64::from)),
+            _ => same("priority", &seen.priority, &None),
+        }),
+    ];
+    play(&speakers, &speakers, &cases);
+}
+
+fn correlation_holds(case: &Case, cell: Cell, seen: &Seen) -> Result<(), String> {
+    if cell == Cell::Dropped {
+        return same("correlation", &seen.correlation, &None);
+    }
+    same("correlation", &seen.correlation, &case.post.correlation)?;
+    match cell {
+        Cell::Rule(Rule::CorrelationHeader) => same("form", &seen.correlation_form, &"header"),
+        Cell::Rule(Rule::CorrelationBase64) => same("form", &seen.correlation_form, &"base64"),
+        _ => Ok(()),
+    }
+}
+
+/// Names are in no order where they are unique.
+fn sorted(user: &[(String, Value)]) -> Vec<(String, Value)> {
+    let mut user = user.to_vec();
+    user.sort_by(|(one, _), (other, _)| one.cmp(other));
+    user
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn last_values_reach_whoever_comes_later() {
+    let broker = Broker::with().queues().start();
+    let publishers = Speaker::all(&broker, &SPEAKERS);
+    let place = |number: usize| Place::plain(&format!("last/{number}"));
+    for (number, from) in publishers.iter().enumerate() {
+        for value in ["old", "new"] {
+            let payload = format!("{value} {number}");
+            from.publish(&place(number), &Post { keep: true, ..Post::new(payload) });
+        }
+        // Whatever is not kept changes nothing, least of all when it is empty.
+        from.publish(&place(number), &Post::new("passing"));
+        if !matches!(from.protocol, Protocol::Mqtt3 | Protocol::Mqtt5) {
+            from.publish(&place(number), &Post::new(""));
+        }
+    }
+    let mut wrong = Vec::new();
+    for to in Speaker::all(&broker, &SPEAKERS) {
+        to.subscribe(&Place::plain("last/+"), true);
+        let mut seen: Vec<String> = Vec::new();
+        while seen.len() < publishers.len() {
+            let Some(message) = to.receive_within(std::time::Duration::from_secs(5)) else { break };
+            seen.push(format!("{} {}", message.address, String::from_utf8_lossy(&message.payload)));
+        }
+        let mut wanted: Vec<String> =
+            (0..publishers.len()).map(|number| format!("{} new {number}", place(number).to(to.protocol))).collect();
+        seen.sort();
+        wanted.sort();
+        if seen != wanted {
+            wrong.push(format!("{to:?} got {seen:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "wanted `new` of each publisher {publishers:?}:\n{}", wrong.join("\n"));
+}

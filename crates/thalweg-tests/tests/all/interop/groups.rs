@@ -1,0 +1,71 @@
+//! One shared group with members of every protocol: `$share/g/f` of MQTT is the queue `$g/g/f` of AMQP and of STOMP.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use thalweg_fronts::capabilities::Protocol;
+
+use super::puppet::{Library, PATIENCE};
+use super::speaker::{ONE_EACH, Place, Post, Speaker};
+use crate::broker::Broker;
+
+const GROUP: &str = "$g/team/work/+";
+
+/// Takes what comes to each member until every number below `count` came, or patience ends.
+fn take(members: &[Speaker], count: usize) -> (BTreeMap<String, usize>, Vec<usize>) {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let mut shares = vec![0; members.len()];
+    let deadline = Instant::now() + PATIENCE;
+    while times.len() < count && Instant::now() < deadline {
+        for (share, member) in shares.iter_mut().zip(members) {
+            while let Some(message) = member.receive_within(Duration::from_millis(10)) {
+                member.settle(&message);
+                *times.entry(String::from_utf8_lossy(&message.payload).into_owned()).or_default() += 1;
+                *share += 1;
+            }
+        }
+    }
+    (times, shares)
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn a_group_has_members_of_every_protocol() {
+    let broker = Broker::with().queues().start();
+    let members = Speaker::all(&broker, &ONE_EACH);
+    members.iter().for_each(|member| member.consume(GROUP, true));
+    let publishers = Speaker::all(&broker, &ONE_EACH);
+    for number in 0..200usize {
+        publishers[number % publishers.len()].publish(&Place::plain("work/item"), &Post::new(format!("{number}")));
+    }
+    let (times, shares) = take(&members, 200);
+    assert_eq!(times.len(), 200, "none is lost: {shares:?}");
+    assert!(times.values().all(|times| *times == 1), "none comes twice: {times:?}");
+    assert!(shares.iter().all(|share| *share > 0), "everybody gets some: {shares:?}");
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn what_a_lost_member_had_goes_to_members_of_other_protocols() {
+    for who in
+        [(Protocol::Mqtt5, Library::PahoPython), (Protocol::Amqp, Library::Pika), (Protocol::Stomp, Library::StompPy)]
+    {
+        let broker = Broker::with().queues().start();
+        let lost = Speaker::open_with(&broker, who, true);
+        lost.consume(GROUP, true);
+        let publisher = Speaker::open(&broker, (Protocol::Mqtt3, Library::PahoPython));
+        for number in 0..10 {
+            publisher.publish(&Place::plain("work/item"), &Post::new(format!("{number}")));
+        }
+        for _ in 0..10 {
+            lost.receive();
+        }
+        let others: Vec<Speaker> =
+            ONE_EACH.into_iter().filter(|other| other.0 != who.0).map(|other| Speaker::open(&broker, other)).collect();
+        others.iter().for_each(|other| other.consume(GROUP, true));
+        lost.cut();
+        let (times, shares) = take(&others, 10);
+        assert_eq!(times.len(), 10, "after {lost:?} is gone: {times:?}, {shares:?}");
+        assert!(times.values().all(|times| *times == 1), "after {lost:?} is gone: {times:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Messages that wait in a queue: each protocol sends, each takes; what is left of a lifetime, and what comes again after a
+//! consumer is gone. MQTT reaches a queue `q` as `$q/q` and takes from it as `$share/q/$q/q`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
+
+use super::puppet::Library;
+use super::speaker::{ONE_EACH, Post, SPEAKERS, Speaker};
+use crate::broker::Broker;
+
+fn declarer(broker: &Broker) -> Speaker {
+    Speaker::open(broker, (Protocol::Amqp, Library::Pika))
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn what_any_library_sends_to_a_queue_any_takes_from_it() {
+    let broker = Broker::with().queues().start();
+    let declarer = declarer(&broker);
+    let senders = Speaker::all(&broker, &SPEAKERS);
+    for (number, who) in SPEAKERS.into_iter().enumerate() {
+        let queue = format!("taken by {number}");
+        declarer.declare(&queue);
+        for sender in &senders {
+            sender.send_to_queue(&queue, &Post::new(format!("{sender:?}")));
+        }
+        let taker = Speaker::open(&broker, who);
+        taker.consume(&queue, true);
+        for sender in &senders {
+            let seen = taker.receive();
+            assert_eq!(String::from_utf8_lossy(&seen.payload), format!("{sender:?}"), "to {taker:?}, in order");
+            taker.settle(&seen);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn lifetimes_count_while_a_message_waits() {
+    let broker = Broker::with().queues().start();
+    let declarer = declarer(&broker);
+    let senders = Speaker::all(&broker, &ONE_EACH);
+    let queue = |from: usize, to: usize| format!("expiry.{from}.{to}");
+    for (from, sender) in senders.iter().enumerate() {
+        for to in 0..ONE_EACH.len() {
+            declarer.declare(&queue(from, to));
+            for (payload, expiry) in [("short", Some(1)), ("long", Some(60)), ("end", None)] {
+                sender.send_to_queue(&queue(from, to), &Post { expiry, ..Post::new(payload) });
+            }
+        }
+    }
+    // Not synchronisation: this check is about time that passes.
+    std::thread::sleep(Duration::from_millis(2100));
+    let mut wrong = Vec::new();
+    for (from, sender) in senders.iter().enumerate() {
+        for (to, who) in ONE_EACH.into_iter().enumerate() {
+            let taker = Speaker::open(&broker, who);
+            taker.consume(&queue(from, to), false);
+            let cell = expected(sender.protocol.capabilities(), taker.protocol.capabilities(), Aspect::Expiry);
+            let mut seen = Vec::new();
+            while let Some(message) = taker.receive_within(Duration::from_secs(5)) {
+                let end = message.payload == b"end";
+                seen.push(message);
+                if end {
+                    break;
+                }
+            }
+            let long = seen.iter().find(|message| message.payload == b"long");
+            let left = long.and_then(|message| message.expiry_ms);
+            let short_came = seen.iter().any(|message| message.payload == b"short");
+            let holds = match cell {
+                Cell::Unsaid => seen.len() == 3,
+                Cell::Dropped => !short_came && long.is_some() && left.is_none(),
+                Cell::Rule(Rule::AsSent) => !short_came && left == Some(60_000),
+                Cell::Rule(Rule::SecondsLeft) => {
+                    !short_came && left.is_some_and(|left| (40_000..=58_000).contains(&left) && left % 1000 == 0)
+                }
+                _ => !short_came && left.is_some_and(|left| (40_000..58_000).contains(&left)),
+            };
+            if !holds {
+                wrong.push(format!("{sender:?} to {taker:?} ({cell:?}): {seen:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn what_a_lost_consumer_had_comes_again() {
+    let broker = Broker::with().queues().start();
+    let declarer = declarer(&broker);
+    let senders = Speaker::all(&broker, &ONE_EACH);
+    let takers = SPEAKERS.into_iter().filter(|(protocol, library)| {
+        // Of the MQTT libraries here only this one can leave something unsettled.
+        !matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5) || *library == Library::PahoPython
+    });
+    let mut wrong = Vec::new();
+    for (number, who) in takers.enumerate() {
+        for (from, sender) in senders.iter().enumerate() {
+            let queue = format!("again.{from}.{number}");
+            declarer.declare(&queue);
+            let lost = Speaker::open_with(&broker, who, true);
+            lost.consume(&queue, true);
+            for payload in ["one", "two", "three"] {
+                sender.send_to_queue(&queue, &Post::new(payload));
+            }
+            for _ in 0..3 {
+                assert!(!lost.receive().redelivered, "{sender:?} to {lost:?}: the first time");
+            }
+            lost.cut();
+            let other = Speaker::open(&broker, who);
+            other.consume(&queue, true);
+            let cell = expected(sender.protocol.capabilities(), other.protocol.capabilities(), Aspect::Redelivery);
+            let mut seen = Vec::new();
+            while seen.len() < 3 {
+                let Some(message) = other.receive_within(Duration::from_secs(5)) else { break };
+                other.settle(&message);
+                seen.push((String::from_utf8_lossy(&message.payload).into_owned(), message.redelivered));
+            }
+            let flagged = cell == Cell::Exact;
+            let wanted: Vec<_> = ["one", "two", "three"].map(|payload| (payload.to_owned(), flagged)).into();
+            if seen != wanted {
+                wrong.push(format!("{sender:?} to {other:?} ({cell:?}): {seen:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn a_queue_is_shared_by_consumers_of_every_protocol() {
+    let broker = Broker::with().queues().start();
+    declarer(&broker).declare("work");
+    let takers = Speaker::all(&broker, &ONE_EACH);
+    takers.iter().for_each(|taker| taker.consume("work", true));
+    let senders = Speaker::all(&broker, &ONE_EACH);
+    for number in 0..200usize {
+        senders[number % senders.len()].send_to_queue("work", &Post::new(format!("{number}")));
+    }
+    let mut shares = vec![Vec::new(); takers.len()];
+    let quiet = Duration::from_millis(10);
+    let deadline = std::time::Instant::now() + super::puppet::PATIENCE;
+    while shares.iter().map(Vec::len).sum::<usize>() < 200 && std::time::Instant::now() < deadline {
+        for (share, taker) in shares.iter_mut().zip(&takers) {
+            while let Some(message) = taker.receive_within(quiet) {
+                taker.settle(&message);
+                share.push(String::from_utf8_lossy(&message.payload).into_owned());
+            }
+        }
+    }
+    let all: BTreeSet<&String> = shares.iter().flatten().collect();
+    assert_eq!(all.len(), 200, "none is lost: {shares:?}");
+    assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), 200, "none comes twice: {shares:?}");
+    assert!(shares.iter().all(|share| !share.is_empty()), "everybody gets some: {shares:?}");
+}
