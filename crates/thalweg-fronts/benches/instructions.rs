@@ -2,6 +2,9 @@
 //! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
 
 use std::sync::Arc;
+use thalweg_amqp::methods::{basic, queue};
+use thalweg_amqp::{BasicProperties, ClientEvent, ContentHeader, Gathered, Method, Table};
+use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
@@ -18,12 +21,14 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 6] = [
+const OPERATIONS: [Operation; 8] = [
     ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
     ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
     ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
     ("path_qos1_written_down", |count| written_down(count)),
     ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
+    ("path_amqp_transient", amqp_transient),
+    ("path_amqp_confirmed", amqp_confirmed),
     ("fan_out_qos0_to_100", |count| path(QoS::AtMostOnce, 100, Version::V311, count)),
 ];
 
@@ -46,6 +51,16 @@ struct Bench {
 }
 
 impl Bench {
+    fn new(limits: Limits) -> Self {
+        Bench {
+            kernel: Kernel::new(limits, ShardId(0), 1, 7),
+            links: Links::new(LinksLimits::default()),
+            settings: Arc::new(MqttSettings::default()),
+            dirty: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
     fn connect(&mut self, name: &str, version: Version) -> (LinkId, ClientSide) {
         self.connect_as(name, version, true)
     }
@@ -107,13 +122,7 @@ impl Bench {
 }
 
 fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
-    let mut bench = Bench {
-        kernel: Kernel::new(Limits::default(), ShardId(0), 1, 7),
-        links: Links::new(LinksLimits::default()),
-        settings: Arc::new(MqttSettings::default()),
-        dirty: Vec::new(),
-        spare: Vec::new(),
-    };
+    let mut bench = Bench::new(Limits::default());
     let receivers: Vec<LinkId> = (0..receivers)
         .map(|number| {
             let (link, mut client) = bench.connect(&format!("receiver-{number}"), version);
@@ -178,14 +187,7 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
 /// At-least-once messages for a session that outlives the broker: written down, delivered, acknowledged both ways, and
 /// the end written down.
 fn written_down(count: u32) {
-    let limits = Limits { journal: true, ..Limits::default() };
-    let mut bench = Bench {
-        kernel: Kernel::new(limits, ShardId(0), 1, 7),
-        links: Links::new(LinksLimits::default()),
-        settings: Arc::new(MqttSettings::default()),
-        dirty: Vec::new(),
-        spare: Vec::new(),
-    };
+    let mut bench = Bench::new(Limits { journal: true, ..Limits::default() });
     let (receiver, mut client) = bench.connect_as("receiver", Version::V311, false);
     let options = SubscribeOptions { qos: QoS::AtLeastOnce, ..SubscribeOptions::default() };
     let subscribe = SubscribeOut { id: 1, filters: &[("plant/+/temperature", options)], ..SubscribeOut::default() };
@@ -218,4 +220,118 @@ fn written_down(count: u32) {
         bench.discard(receiver);
         bench.drive(receiver, &answers);
     }
+}
+
+/// An AMQP client with channel 1 open.
+struct Peer {
+    link: LinkId,
+    client: thalweg_amqp::ClientSide,
+}
+
+impl Peer {
+    fn connect(bench: &mut Bench) -> Self {
+        let front = AmqpFront::new(Arc::new(AmqpSettings::default()), 1, Some(Access::ALL));
+        let link = bench.links.open(Front::Amqp(Box::new(front)));
+        let mut peer = Peer { link, client: thalweg_amqp::ClientSide::new(1 << 17, 1 << 20) };
+        peer.says(bench, |client, up| client.connect(up));
+        assert!(peer.client.is_channel_open(1));
+        peer
+    }
+
+    /// Says something and answers until all is said.
+    fn says(&mut self, bench: &mut Bench, say: impl FnOnce(&mut thalweg_amqp::ClientSide, &mut Vec<u8>)) {
+        let mut up = Vec::new();
+        say(&mut self.client, &mut up);
+        while !up.is_empty() {
+            bench.drive(self.link, &std::mem::take(&mut up));
+            bench.commit();
+            let down = bench.take(self.link);
+            let (mut from, mut gathered) = (0, Gathered::default());
+            while let Some((consumed, event)) = self.client.handle_input(&down[from..], &mut gathered).expect("legal") {
+                match event {
+                    ClientEvent::Start(_) => {
+                        self.client.start_ok(Table::default(), "PLAIN", b"\0guest\0guest", &mut up)
+                    }
+                    ClientEvent::Tune(offer) => {
+                        self.client.tune_ok(offer, &mut up);
+                        self.client.open("/", &mut up);
+                    }
+                    ClientEvent::OpenOk => self.client.channel_open(1, &mut up),
+                    _ => {}
+                }
+                from += consumed;
+            }
+        }
+    }
+
+    fn calls(&mut self, bench: &mut Bench, method: &Method<'_>) {
+        self.says(bench, |client, up| client.method(1, method, up));
+        assert!(self.client.is_channel_open(1), "{method:?} is allowed");
+    }
+
+    /// A batch of publishes through the default exchange.
+    fn publishes(&mut self, properties: &BasicProperties<'_>) -> Vec<u8> {
+        let (mut input, header) = (Vec::new(), ContentHeader::Properties(properties));
+        let publish = basic::Publish { routing_key: "work", ..basic::Publish::default() };
+        for _ in 0..BATCH {
+            self.client.publish(1, &publish, header, &PAYLOAD, &mut input).expect("it fits");
+        }
+        input
+    }
+}
+
+/// Transient messages through the default exchange to a queue with a consumer that settles nothing.
+fn amqp_transient(count: u32) {
+    let mut bench = Bench::new(Limits::default());
+    let mut consumer = Peer::connect(&mut bench);
+    let declare = queue::Declare { queue: "work", ..queue::Declare::default() };
+    consumer.calls(&mut bench, &Method::QueueDeclare(declare));
+    let consume = basic::Consume { queue: "work", no_ack: true, ..basic::Consume::default() };
+    consumer.calls(&mut bench, &Method::BasicConsume(consume));
+    let mut publisher = Peer::connect(&mut bench);
+    let input = publisher.publishes(&BasicProperties::default());
+    let mut all = None;
+    for _ in 0..count / BATCH {
+        bench.drive(publisher.link, &input);
+        bench.links.take_dirty(&mut bench.dirty);
+        let delivered = bench.discard(consumer.link);
+        assert_eq!(*all.get_or_insert(delivered), delivered, "all are delivered");
+    }
+    assert!(all.is_none_or(|all| all > input.len()), "a delivery says more than a publish");
+    assert_eq!(bench.kernel.totals().waiting, 0);
+}
+
+/// Persistent messages into a durable queue, written down, confirmed, delivered and acknowledged one by one, and the end
+/// written down.
+fn amqp_confirmed(count: u32) {
+    const ACK: [u8; 11] = [1, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80];
+    let mut bench = Bench::new(Limits { journal: true, ..Limits::default() });
+    let mut consumer = Peer::connect(&mut bench);
+    let declare = queue::Declare { queue: "work", durable: true, ..queue::Declare::default() };
+    consumer.calls(&mut bench, &Method::QueueDeclare(declare));
+    let qos = basic::Qos { prefetch_count: 2 * BATCH as u16, ..basic::Qos::default() };
+    consumer.calls(&mut bench, &Method::BasicQos(qos));
+    consumer.calls(&mut bench, &Method::BasicConsume(basic::Consume { queue: "work", ..basic::Consume::default() }));
+    let mut publisher = Peer::connect(&mut bench);
+    publisher.says(&mut bench, |client, up| client.confirm_select(1, false, up));
+    let input = publisher.publishes(&BasicProperties { delivery_mode: Some(2), ..BasicProperties::default() });
+    let (mut answers, mut tag) = (Vec::new(), 0_u64);
+    for _ in 0..count / BATCH {
+        bench.drive(publisher.link, &input);
+        assert_eq!(bench.discard(publisher.link), 0, "nothing is confirmed before it is safe");
+        assert!(bench.commit() > BATCH as usize * PAYLOAD.len(), "every message is written down");
+        bench.links.take_dirty(&mut bench.dirty);
+        assert_eq!(bench.discard(publisher.link), 21, "all are confirmed at once");
+        assert!(bench.discard(consumer.link) > input.len(), "all are delivered");
+        answers.clear();
+        for _ in 0..BATCH {
+            tag += 1;
+            answers.extend_from_slice(&ACK);
+            answers.extend_from_slice(&tag.to_be_bytes());
+            answers.extend_from_slice(&[0, 0xCE]);
+        }
+        bench.drive(consumer.link, &answers);
+    }
+    let totals = bench.kernel.totals();
+    assert_eq!((totals.waiting, totals.in_flight), (0, 0), "everything is settled");
 }
