@@ -70,6 +70,7 @@ impl Config {
                 count_max: 0,
                 messages_max: 0,
                 bytes_max: 0,
+                memory_bytes_max: 0,
                 exchanges_max: 0,
                 bindings_max: 0,
                 transaction_bytes_max: 0,
