@@ -638,7 +638,7 @@ impl Effects for Links {
             self.congested.push(id);
             return Sent::Full;
         }
-        let needed = handover.message.payload().len() + handover.message.address().len() + HEAD_BYTES;
+        let needed = handover.message.payload().len() + handover.message.address_len() + HEAD_BYTES;
         if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
             link.make_room(needed, limits.output_max);
         }

@@ -107,7 +107,20 @@ impl Message {
         std::str::from_utf8(&self.0.body.bytes()[..self.0.address_len as usize]).unwrap_or("")
     }
 
+    /// Bytes of its address.
+    #[inline]
+    pub fn address_len(&self) -> usize {
+        usize::from(self.0.address_len)
+    }
+
+    /// Whether its address is this one. Costs a comparison; [`Message::address`] has to check first that it is text.
+    #[inline]
+    pub fn is_at(&self, address: &str) -> bool {
+        self.0.body.bytes()[..self.address_len()] == *address.as_bytes()
+    }
+
     /// The payload, as it was sent.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.0.body.bytes()[self.0.address_len as usize..]
     }

@@ -2,6 +2,7 @@
 
 use super::Item;
 use crate::Kernel;
+use crate::access::Permission;
 use crate::durable::Pending;
 use crate::effects::{Effects, Holder};
 use crate::ledger::DropReason;
@@ -123,7 +124,9 @@ impl Kernel {
 
     /// Puts a message into a queue, or straight into the hands of a consumer; whether it was refused.
     pub(crate) fn accept<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) -> bool {
-        self.book_routed(None, message.address());
+        // Looking at the address costs more than the rest.
+        let address = if self.accounts.are_kept() { message.address() } else { "" };
+        self.book_routed(None, address);
         let journal = self.limits.journal && message.reliability() > Reliability::AtMostOnce;
         let serial =
             if journal && self.queue(index).is_some_and(|queue| queue.durable) { self.next_serial() } else { 0 };
@@ -272,10 +275,11 @@ impl Kernel {
         !self.dead_letters.is_empty() || !self.queues_to_pump.is_empty()
     }
 
-    /// Whether a session may be given what was published to an address.
-    pub(super) fn may_receive(&self, id: SessionId, address: &str) -> bool {
+    /// Whether a session may be given a message.
+    #[inline]
+    pub(super) fn may_receive(&self, id: SessionId, message: &Message) -> bool {
         self.sessions.get(id).is_some_and(|session| {
-            session.access.is_allow_all() || session.access.allows(crate::access::Permission::Receive, address)
+            session.access.is_allow_all() || session.access.allows(Permission::Receive, message.address())
         })
     }
 }

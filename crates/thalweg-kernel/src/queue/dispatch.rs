@@ -98,6 +98,9 @@ impl Kernel {
     /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals.
     fn choose_taker(&self, index: u32, message: &Message) -> Option<(Taker, usize)> {
         let queue = self.queue(index)?;
+        if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
+            return self.can_take(only).then_some((Taker::Consumer(*only), 0));
+        }
         let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
         let count = consumers + groups;
         if queue.limits.single_active {
@@ -156,7 +159,7 @@ impl Kernel {
         let Some(queue) = self.queue(index) else { return Err(item) };
         let (number, journal, left) = (queue.number, queue.journal_number(), queue.ready as u64);
         let source = Source::Queue(index, number);
-        if !self.may_receive(to.session, item.message.address()) {
+        if !self.may_receive(to.session, &item.message) {
             self.book_drop(None, item.message.address(), DropReason::AccessDenied);
             self.forget_item(journal, &item, fresh, fx);
             return Ok(false);

@@ -126,6 +126,12 @@ impl Line {
         self.consumers.iter_mut().find(|consumer| consumer.number == number)
     }
 
+    /// Takes one out of the list of what is not settled, wherever it is.
+    pub(super) fn remove_unsettled(&mut self, tag: u64) -> Option<Unsettled> {
+        let at = self.unsettled.binary_search_by_key(&tag, |unsettled| unsettled.tag).ok()?;
+        self.unsettled.remove(at)
+    }
+
     pub(super) fn has_credit(&self) -> bool {
         self.credit == 0 || self.in_flight < self.credit
     }

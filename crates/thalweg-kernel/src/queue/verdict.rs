@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Time};
 
 pub(super) type Taken = SmallVec<[Unsettled; 1]>;
+type Sources = SmallVec<[Source; 4]>;
 
 impl Kernel {
     /// Settles a message of a line, or with `multiple` all up to it; tag 0 then means all.
@@ -27,8 +28,41 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Settled {
+        if !multiple {
+            return self.settle_one(id, line, tag, verdict, now, fx);
+        }
         let Some(taken) = self.take_unsettled(id, line, tag, multiple) else { return Settled::Unknown };
         self.judge_all(id, line, taken, verdict, now, fx);
+        Settled::Known
+    }
+
+    /// Most settle one message after the other, and the oldest first.
+    fn settle_one<E: Effects>(
+        &mut self,
+        id: SessionId,
+        number: u16,
+        tag: u64,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) -> Settled {
+        let Some(line) = self.line_mut(id, number) else { return Settled::Unknown };
+        let oldest = line.unsettled.pop_front_if(|oldest| oldest.tag == tag);
+        let Some(unsettled) = oldest.or_else(|| line.remove_unsettled(tag)) else { return Settled::Unknown };
+        if line.unsettled.is_empty() && line.unsettled.capacity() > 1024 {
+            line.unsettled.shrink_to(64);
+        }
+        line.give_credit_back(unsettled.consumer);
+        let (source, has_common_credit) = (unsettled.source, line.credit > 0);
+        self.judge(id, unsettled, verdict, now, fx);
+        if has_common_credit {
+            self.pump_after(id, number, SmallVec::from_slice(&[source]), now, fx);
+        } else {
+            self.pump_source(source, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
         Settled::Known
     }
 
@@ -70,7 +104,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let mut sources: SmallVec<[Source; 4]> = SmallVec::new();
+        let mut sources = Sources::new();
         let mut taken = taken;
         if verdict == Verdict::Requeue {
             // From the last to the first, so that what returns to a head comes in its order.
@@ -85,6 +119,14 @@ impl Kernel {
             }
             self.judge(id, unsettled, verdict, now, fx);
         }
+        self.pump_after(id, line, sources, now, fx);
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+
+    /// Hands out what can follow after something of a line was settled that came from `sources`.
+    fn pump_after<E: Effects>(&mut self, id: SessionId, line: u16, mut sources: Sources, now: Time, fx: &mut E) {
         if let Some(line) = self.line(id, line)
             && line.credit > 0
         {
@@ -97,9 +139,6 @@ impl Kernel {
         }
         for source in sources {
             self.pump_source(source, now, fx);
-        }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
         }
     }
 
