@@ -21,6 +21,9 @@ const DEATH_HEADER: &str = "x-death";
 const FIRST_DEATH_HEADERS: [&str; 3] = ["x-first-death-exchange", "x-first-death-queue", "x-first-death-reason"];
 const LAST_DEATH_HEADERS: [&str; 3] = ["x-last-death-exchange", "x-last-death-queue", "x-last-death-reason"];
 
+/// The content header that says nothing but delivery mode 2, with a body size that is written anew.
+const PERSISTENT: [u8; 15] = [0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 2];
+
 /// What a content header says, in our words. What has no words here is left out: tables, arrays, nothing.
 pub(crate) fn decode(header: &[u8]) -> Properties {
     // It was checked when it came; what is broken all the same says nothing.
@@ -107,6 +110,10 @@ impl Outgoing<'_> {
     pub(super) fn with_header<R>(&self, write: impl FnOnce(ContentHeader<'_>) -> R) -> R {
         if self.cut_address.is_none() && self.deliveries == 0 {
             match self.properties {
+                None if self.priority == 0 && self.expires == Time::NEVER => {
+                    let is_persistent = self.reliability != Reliability::AtMostOnce;
+                    return write(ContentHeader::Raw(if is_persistent { &PERSISTENT } else { &[] }));
+                }
                 None => return write(ContentHeader::Properties(&self.bare(&mut String::new()))),
                 Some(Properties { native: Some(native), details: None, reply_to: None, .. })
                     if native.dialect == native::AMQP =>
