@@ -222,7 +222,7 @@ def best(results, workload, key):
 
 
 def rate_rows(args, results, chosen):
-    rows = ["| workload | broker | delivered | confirmed | broker CPU per message | broker's cores | peak RSS | against RabbitMQ's best | aimed at |",
+    rows = ["| workload | broker | delivered | confirmed | broker CPU per message | cores: broker / tool | peak RSS | against RabbitMQ's best | aimed at |",
             "|---|---|--:|--:|--:|--:|--:|--:|--:|"]
     for workload in chosen:
         bar = next(bar for words, bar in BARS.items() if workload.startswith(words))
@@ -238,8 +238,10 @@ def rate_rows(args, results, chosen):
                 ratios = [middle(key)[0] / best(results, workload, key) for key in ("msgs_per_s", "confirmed_per_s")
                           if best(results, workload, key)]
                 ratio = f"{min(ratios):.1f} ×"
-            rows.append(f"| {workload} | {label} | {number(delivered) + '/s' if delivered[0] else ''} | {number(confirmed) + '/s' if confirmed[0] else ''} | "
-                        f"{number(middle('broker_us_per_msg'), '{:,.2f} µs', False)} | {number(middle('broker_cpu'), '{:.2f}', False)} | "
+            rows.append(f"| {workload} | {label} | {number(delivered, '{:,.0f}/s') if delivered[0] else ''} | "
+                        f"{number(confirmed, '{:,.0f}/s') if confirmed[0] else ''} | "
+                        f"{number(middle('broker_us_per_msg'), '{:,.2f} µs', False)} | {number(middle('broker_cpu'), '{:.2f}', False)} / "
+                        f"{number(middle('tool_cpu'), '{:.2f}', False)} | "
                         f"{number(middle('rss_peak_mib'), '{:,.0f} MiB', False)} | {ratio} | {f'≥ {bar} ×' if ratio else ''} |")
     return rows
 
