@@ -243,6 +243,7 @@ mod tests {
         let explained = Explained {
             denied: false,
             receivers: (0..receivers).map(receiver).collect(),
+            queues: Vec::new(),
             groups: Vec::new(),
             shards: Vec::new(),
             has_last_value: false,
