@@ -141,6 +141,11 @@ impl<'a> Arguments<'a> {
         Ok(self.text("alternate-exchange")?.map(|name| exchange_address(tenant, name)))
     }
 
+    /// Whether a queue that is bound wants the last values first.
+    pub(super) fn wants_last_values(&self) -> bool {
+        matches!(self.table.get("x-last-value"), Some(FieldValue::Bool(true) | FieldValue::LongStr(b"true")))
+    }
+
     pub(super) fn consumer_priority(&self) -> Result<i32, Fault> {
         let Some(value) = self.table.get("x-priority") else { return Ok(0) };
         let Some(priority) = value.as_i64() else {

@@ -11,8 +11,6 @@ use thalweg_kernel::{ConsumeSpec, QueueLimits, QueueSpec, Refusal, queue_address
 
 /// Tags that the server makes up begin so.
 const GENERATED: &str = "amq.ctag-";
-/// Queues of that name are the groups of shared subscriptions, as MQTT writes them.
-const GROUPS: &str = "$share/";
 
 impl Request<'_> {
     pub(super) fn qos(&mut self, qos: Qos) -> Result<(), Fault> {
@@ -50,10 +48,8 @@ impl Request<'_> {
         let priority = Arguments { table: consume.arguments, thing: &thing }.consumer_priority()?;
         let source = if name == names::DIRECT_REPLY {
             self.reply_queue(consume)?
-        } else if let Some(group) = name.strip_prefix(GROUPS) {
-            format!("$g/{group}")
         } else {
-            queue_address(self.tenant(), &name)
+            names::group_source(self.tenant(), &name).unwrap_or_else(|| queue_address(self.tenant(), &name))
         };
         // The peer hears of its consumer before the first message; if there is none after all, that was never said.
         let counts = self.counts(&source);

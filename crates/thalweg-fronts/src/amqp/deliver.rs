@@ -11,7 +11,9 @@ impl AmqpFront {
     #[inline]
     pub(crate) fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         let Handover { line: ch, consumer, tag: delivery_tag, message, .. } = *handover;
-        self.origin.set(message.address());
+        if !message.is_at(&self.origin.address) {
+            self.origin.set(message.address());
+        }
         let (exchange, routing_key) = (self.origin.exchange.as_str(), self.origin.key.as_str());
         let Some(channel) = self.channels.get_mut(ch) else { return Ok(()) };
         // The kernel gives nothing to a consumer after it has heard of its end.
@@ -27,7 +29,7 @@ impl AmqpFront {
             expires: message.expires(),
             expires_in: handover.expires_in,
             deliveries: if counts { handover.deliveries } else { 0 },
-            cut_address: self.origin.is_cut.then_some(message.address()),
+            cut_address: self.origin.is_cut.then(|| message.address()),
         };
         let redelivered = handover.deliveries > 0;
         let machine = &mut self.machine;

@@ -12,6 +12,8 @@ pub(super) const RESERVED: &str = "amq.";
 pub(super) const TOPICS: &str = "amq.topic";
 /// Begins a key of the default exchange that is an address of another protocol, so that it can be answered there.
 const ALIAS: &str = "$a/";
+/// Begin the names of queues that are the groups of shared subscriptions.
+const GROUPS: [&str; 2] = ["$share/", "$g/"];
 /// Bytes of a short string.
 const KEY_BYTES_MAX: usize = 255;
 
@@ -39,6 +41,14 @@ pub(super) fn reply_address(tenant: &str, key: &str) -> String {
     address
 }
 
+/// The group that a queue's name means, as the kernel has it: `$share/g/f` as MQTT writes it, or `$g/g/f`.
+pub(super) fn group_source(tenant: &str, name: &str) -> Option<String> {
+    let (group, filter) = GROUPS.iter().find_map(|prefix| name.strip_prefix(prefix))?.split_once('/')?;
+    let mut source = format!("$g/{group}/");
+    address::in_tenant(tenant, filter, &mut source);
+    Some(source)
+}
+
 /// The `count`th name that a connection with that nonce makes up.
 pub(super) fn fresh(prefix: &str, nonce: u64, count: u32) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -60,7 +70,7 @@ fn mix(seed: u64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Origin {
     /// The canonical address it was made of.
-    address: String,
+    pub(super) address: String,
     pub(super) exchange: String,
     pub(super) key: String,
     /// The key did not fit; it begins like the whole one and ends in a hash of it.
@@ -130,6 +140,15 @@ mod tests {
         ] {
             assert_eq!(origin(address), (exchange.to_string(), key.to_string(), false), "{address}");
         }
+    }
+
+    #[test]
+    fn groups_are_queues_by_two_names() {
+        for name in ["$share/g/a/+", "$g/g/a/+"] {
+            assert_eq!(group_source("", name).as_deref(), Some("$g/g/a/+"));
+            assert_eq!(group_source("blue", name).as_deref(), Some("$g/g/$t@blue/a/+"));
+        }
+        assert_eq!((group_source("", "q"), group_source("", "$share/g")), (None, None));
     }
 
     #[test]

@@ -107,10 +107,15 @@ impl Request<'_> {
         let target = queue_address(self.tenant(), &name);
         let arguments = Arguments { table, thing: "" };
         arguments.check_rule()?;
+        let wants_last_values = bound && arguments.wants_last_values();
         let arguments = arguments.neutral();
         let to_queue = BindTo::Queue(&target);
         let spec = BindSpec { exchange: &source, to: to_queue, key: &key, arguments: &arguments };
-        self.set_binding(&spec, bound).map_err(|refusal| match refusal {
+        let mut done = self.set_binding(&spec, bound);
+        if wants_last_values && done.is_ok() {
+            done = self.kernel.recall(self.session, &target, &source, &key, self.now, self.links).map(drop);
+        }
+        done.map_err(|refusal| match refusal {
             Refusal::NoExchange => self.about_exchange(exchange, "read").fault(refusal),
             refusal => self.about_queue(&name, "write").fault(refusal),
         })

@@ -1,7 +1,7 @@
 //! What travels beside the payload: to the same protocol as it came, to others in their words.
 
 use crate::world::{Received, Said, World};
-use thalweg_amqp::methods::basic;
+use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, ContentHeader, FieldValue, Method, TableWriter};
 use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS, TextPairs};
@@ -272,4 +272,22 @@ fn a_last_value_can_be_set_by_a_header() {
     let device = world.device("d");
     world.device_subscribes(device, "a/b");
     assert_eq!(world.device_got(device).iter().map(|got| got.payload.clone()).collect::<Vec<_>>(), [b"kept".to_vec()]);
+}
+
+#[test]
+fn a_queue_that_is_bound_with_the_wish_for_them_gets_last_values_first() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.device("d"));
+    let kept = PublishOut { retain: true, topic: "a/1", payload: b"kept", ..PublishOut::default() };
+    world.device_publishes(device, &kept);
+    for (queue, expected) in [("with", Some("kept")), ("without", None)] {
+        world.declare(who, queue);
+        let mut buffer = Vec::new();
+        let mut writer = TableWriter::new(&mut buffer);
+        writer.bool("x-last-value", expected.is_some());
+        let arguments = writer.finish();
+        let bind = queue::Bind { queue, exchange: "amq.topic", routing_key: "a.*", arguments, ..Default::default() };
+        assert_eq!(world.call(who, &Method::QueueBind(bind)), [Said::Done("queue.bind-ok")]);
+        assert_eq!(world.get(who, queue).as_ref().map(|got| got.text()), expected, "{queue}");
+    }
 }
