@@ -77,7 +77,9 @@ pub fn sans_io_crates_forbid_unsafe(tree: &Tree) -> Vec<Breach> {
 pub fn dependencies_are_declared_once(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let of_a_crate = |path: &str| path.starts_with("crates/") || path.starts_with("xtask/");
-    for (path, text) in tree.ending("/Cargo.toml").filter(|(path, _)| of_a_crate(path)) {
+    // What is a workspace of its own, like a foreign client's program, cannot inherit from ours.
+    let is_ours = |text: &str| !text.lines().any(|line| line.trim() == "[workspace]");
+    for (path, text) in tree.ending("/Cargo.toml").filter(|(path, text)| of_a_crate(path) && is_ours(text)) {
         let mut in_dependencies = false;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -139,5 +141,6 @@ mod tests {
         assert_eq!(check("serde = { version = \"1\" }"), 1);
         assert_eq!(check("serde.workspace = true"), 0);
         assert_eq!(check("serde = { workspace = true, features = [\"rc\"] }"), 0);
+        assert_eq!(check("serde = \"1\"\n[workspace]"), 0, "another workspace");
     }
 }
