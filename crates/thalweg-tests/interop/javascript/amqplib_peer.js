@@ -14,7 +14,7 @@ const verbs = {
       username: command.user ?? "guest",
       password: command.password ?? "guest",
       vhost: command.vhost ?? "/",
-      heartbeat: 30,
+      heartbeat: command.heartbeat ?? 30,
     });
     const peer = { connection, name: command.peer };
     peers.set(command.peer, peer);

@@ -19,8 +19,8 @@ const verbs = {
           host: command.vhost ?? "/",
         },
         reconnectDelay: 0,
-        heartbeatIncoming: 10_000,
-        heartbeatOutgoing: 10_000,
+        heartbeatIncoming: (command.heartbeat ?? 10) * 1000,
+        heartbeatOutgoing: (command.heartbeat ?? 10) * 1000,
         splitLargeFrames: false,
       });
       const peer = { client, name: command.peer, failed: null };

@@ -34,7 +34,7 @@ class Peer:
                     command["port"],
                     command.get("vhost", "/"),
                     credentials,
-                    heartbeat=30,
+                    heartbeat=command.get("heartbeat", 30),
                     socket_timeout=puppet.PATIENCE_S,
                 )
             )

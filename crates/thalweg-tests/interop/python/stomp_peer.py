@@ -20,7 +20,8 @@ class Peer(stomp.ConnectionListener):
 
     def connect(self, command):
         version = command.get("version", "1.2")
-        options = {} if version == "1.0" else {"heartbeats": (0, 0), "vhost": command.get("vhost", "/")}
+        beat = command.get("heartbeat", 0) * 1000
+        options = {} if version == "1.0" else {"heartbeats": (beat, beat), "vhost": command.get("vhost", "/")}
         self.connection = CLASSES[version](
             [(command["host"], command["port"])],
             reconnect_attempts_max=1,

@@ -11,6 +11,7 @@ mod groups;
 mod matrix;
 mod oracle;
 mod puppet;
+mod queues;
 mod relay;
 mod requests;
 mod speaker;

@@ -44,6 +44,7 @@ type command struct {
 	Multiple   bool       `json:"multiple"`
 	Requeue    *bool      `json:"requeue"`
 	Prefetch   int        `json:"prefetch"`
+	Heartbeat  int        `json:"heartbeat"`
 	Same       bool       `json:"same_channel"`
 	Payload    puppet.Hex `json:"payload"`
 	Arguments  []pair     `json:"arguments"`
@@ -118,10 +119,13 @@ func (p *peer) connect(c command) error {
 	if vhost == "" {
 		vhost = "/"
 	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 30
+	}
 	connection, err := amqp.DialConfig(fmt.Sprintf("amqp://%s:%d", c.Host, c.Port), amqp.Config{
 		SASL:      []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}},
 		Vhost:     vhost,
-		Heartbeat: 30 * time.Second,
+		Heartbeat: time.Duration(c.Heartbeat) * time.Second,
 	})
 	if err != nil {
 		return err

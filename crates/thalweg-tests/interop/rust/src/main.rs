@@ -112,11 +112,12 @@ async fn connect(command: &Value, name: &str) -> Result<Peer, Failure> {
     let or = |key: &str, otherwise: &str| command[key].as_str().unwrap_or(otherwise).to_owned();
     let vhost = or("vhost", "/").replace('/', "%2f");
     let uri = format!(
-        "amqp://{}:{}@{}:{}/{vhost}?heartbeat=30",
+        "amqp://{}:{}@{}:{}/{vhost}?heartbeat={}",
         or("user", "guest"),
         or("password", "guest"),
         word(command, "host"),
-        command["port"]
+        command["port"],
+        command["heartbeat"].as_u64().unwrap_or(30),
     );
     let connection = Connection::connect(&uri, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;

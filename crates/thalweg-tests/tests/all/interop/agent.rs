@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::puppet::{Library, Puppet};
+use super::puppet::{Library, PATIENCE, Puppet};
 use super::relay::Relay;
 
 /// One connected client of a puppet, behind a relay that can be cut.
@@ -44,6 +44,11 @@ impl Agent {
         self.ask(verb, command).unwrap_or_else(|error| panic!("{:?} {}: {verb}: {error}", self.library, self.name))
     }
 
+    /// The next message, or the test fails.
+    pub fn message(&self) -> Value {
+        self.message_within(PATIENCE).unwrap_or_else(|| panic!("{:?} {}: no message", self.library, self.name))
+    }
+
     /// The next message, or none when `within` passes or the connection closes first.
     pub fn message_within(&self, within: Duration) -> Option<Value> {
         let deadline = Instant::now() + within;
@@ -54,6 +59,19 @@ impl Agent {
                 Some("closed") => return None,
                 Some("error") => eprintln!("{:?} {}: {event}", self.library, self.name),
                 _ => {}
+            }
+        }
+    }
+
+    /// The next event of this kind; others are passed over.
+    pub fn event(&self, kind: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(event) if event["event"] == kind => return event,
+                Ok(_) => {}
+                Err(_) => panic!("{:?} {}: no event `{kind}`", self.library, self.name),
             }
         }
     }
