@@ -307,6 +307,20 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_a_queue_that_was_taken_and_settled_in_time_is_not_written() {
+        let mut gathering = Gathering::new();
+        message(&mut gathering, &[(1, 0)]);
+        message(&mut gathering, &[(2, 0), (3, 0)]);
+        gathering.forget(1, 1, 0);
+        gathering.forget(1, 3, 0);
+        let batch = gathering.take(Vec::new(), true).expect("one is left");
+        let (consumed, record) = Record::decode(&batch.bytes).expect("whole records are left");
+        assert!(matches!(record, Record::Message(message) if message.references[0].serial == 2));
+        let (_, record) = Record::decode(&batch.bytes[consumed..]).expect("whole records are left");
+        assert!(matches!(record, Record::Removed { queue: 1, serial: 3 }));
+    }
+
+    #[test]
     fn a_message_whose_entry_was_moved_is_written() {
         let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
