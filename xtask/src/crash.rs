@@ -13,18 +13,20 @@ pub enum Harm {
     Power,
 }
 
-/// Runs the one test that lasts `minutes`; `tests` is the integration program, given its broker.
+/// Runs the tests that last `minutes`, side by side: sessions of MQTT, and queues of AMQP and STOMP; `tests` is the
+/// integration program, given its broker.
 pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outcome {
     if let Err(why) = packages::for_faults() {
         return Outcome::failed(why);
     }
-    let test = match harm {
-        Harm::Kill => "crash::for_minutes",
-        Harm::Power => "crash::power::for_minutes",
+    let both = match harm {
+        Harm::Kill => ["crash::for_minutes", "crash::queues::for_minutes"],
+        Harm::Power => ["crash::power::for_minutes", "crash::queues::power_cuts_for_minutes"],
     };
     tests
         .env("THALWEG_CRASH_SECONDS", &((minutes * 60.0) as u64).to_string())
         .env("THALWEG_CRASH_SEED", seed.unwrap_or("1"))
-        .args([test, "--exact", "--ignored", "--nocapture"])
+        .args(both)
+        .args(["--exact", "--ignored", "--nocapture"])
         .outcome_of_tests()
 }

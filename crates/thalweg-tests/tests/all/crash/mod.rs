@@ -24,6 +24,7 @@ mod ledger;
 mod luck;
 mod power;
 mod process;
+mod queues;
 mod supervisor;
 mod trail;
 

@@ -1,7 +1,7 @@
 //! Kills the broker again and again, at moments drawn by lot, and starts it again on what is left.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -60,18 +60,26 @@ pub type Outcome = (Toll, Option<Process>, Way);
 pub struct Supervisor {
     thread: JoinHandle<Outcome>,
     done: Arc<AtomicBool>,
+    lives: Arc<AtomicU32>,
 }
 
 impl Supervisor {
     pub fn start(home: Home, luck: Luck, way: Way, end: End, begun: Instant) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let is_done = Arc::clone(&done);
+        let lives: Arc<AtomicU32> = Arc::default();
+        let counted = Arc::clone(&lives);
         let thread = std::thread::spawn(move || {
-            let outcome = Rounds { home, luck, way, begun, toll: Toll::default() }.run(end);
+            let outcome = Rounds { home, luck, way, begun, toll: Toll::default(), lives: counted }.run(end);
             is_done.store(true, Ordering::Release);
             outcome
         });
-        Self { thread, done }
+        Self { thread, done, lives }
+    }
+
+    /// How often a broker was begun; it rises only while none runs.
+    pub fn lives(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.lives)
     }
 
     pub fn is_done(&self) -> bool {
@@ -89,6 +97,7 @@ struct Rounds {
     way: Way,
     begun: Instant,
     toll: Toll,
+    lives: Arc<AtomicU32>,
 }
 
 impl Rounds {
@@ -101,6 +110,7 @@ impl Rounds {
                 self.kill_at_start();
             }
             let settings = self.settings();
+            self.lives.fetch_add(1, Ordering::AcqRel);
             let mut process = match settings.start() {
                 Ok(process) => process,
                 Err(why) => {
@@ -166,7 +176,9 @@ impl Rounds {
     }
 
     fn kill_at_start(&mut self) {
-        let process = self.settings().spawn();
+        let settings = self.settings();
+        self.lives.fetch_add(1, Ordering::AcqRel);
+        let process = settings.spawn();
         let most = self.toll.ready_after.last().map_or(0.05, Duration::as_secs_f64);
         std::thread::sleep(Duration::from_secs_f64(self.luck.part() * most));
         self.toll.kills_at_start += 1;
