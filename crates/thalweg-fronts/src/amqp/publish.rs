@@ -31,6 +31,15 @@ pub(super) enum Handled {
     Later,
 }
 
+/// What its channel does with a publish.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Confirmed,
+    /// It is part of a transaction.
+    Gathered,
+}
+
 /// Where the last publish of a channel went, and how its properties were encoded.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
@@ -56,7 +65,9 @@ struct Wishes {
 impl Memo {
     #[inline]
     fn is_for(&self, publish: &Publish<'_>) -> bool {
-        self.address.is_some() && self.key == publish.routing_key && self.exchange == publish.exchange
+        self.address.is_some()
+            && names::is_same(self.key.as_bytes(), publish.routing_key.as_bytes())
+            && names::is_same(self.exchange.as_bytes(), publish.exchange.as_bytes())
     }
 
     /// Keeps a content header as it came.
@@ -90,16 +101,20 @@ impl AmqpFront {
         let Some(link) = links.get_mut(id) else { return Handled::Done };
         let (Some(session), Front::Amqp(front)) = (link.session, &mut link.front) else { return Handled::Done };
         let Some(channel) = front.channels.get_mut(publish.ch) else { return Handled::Done };
-        let is_plain = matches!(channel.mode, Mode::Plain);
+        let kind = match channel.mode {
+            Mode::Plain => Kind::Plain,
+            Mode::Confirm { .. } => Kind::Confirmed,
+            Mode::Transaction(_) => Kind::Gathered,
+        };
         // It cannot stay where it is while the kernel has the links.
         let mut memo = channel.memo.take().unwrap_or_default();
         let mut request = Request { links, id, session, ch: publish.ch, cause: basic::Publish::ID, now, kernel };
-        let published = request.publish(&mut memo, publish, is_plain);
+        let published = request.publish(&mut memo, publish, kind);
         if let Some(channel) = request.channel() {
             channel.memo = Some(memo);
         }
         match published {
-            Ok(Outcome::Full) if is_plain && can_wait => {
+            Ok(Outcome::Full) if kind == Kind::Plain && can_wait => {
                 // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
                 if let Some(link) = links.get_mut(id) {
                     link.pause_until = Some(now + FULL_PAUSE);
@@ -115,33 +130,33 @@ impl AmqpFront {
 
 impl Request<'_> {
     #[inline]
-    fn publish(&mut self, memo: &mut Memo, publish: &Publish<'_>, is_plain: bool) -> Result<Outcome, Fault> {
+    fn publish(&mut self, memo: &mut Memo, publish: &Publish<'_>, kind: Kind) -> Result<Outcome, Fault> {
         let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(Outcome::NoMatch) };
         let is_remembered = memo.is_for(publish);
         if !is_remembered {
             front.resolve(memo, publish, self.kernel)?;
         }
-        let wishes = front.wishes(memo, publish, is_plain, self.kernel)?;
+        let wishes = front.wishes(memo, publish, kind == Kind::Plain, self.kernel)?;
         let further = match publish.properties.headers {
             None => Vec::new(),
             Some(table) => front.further_addresses(table, publish, self.kernel)?,
         };
         self.links.mark(Mark::FrontIn);
-        let mut outcome = self.publish_to(memo, wishes, publish);
+        let mut outcome = self.publish_to(memo, wishes, publish, kind);
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
             // Nobody wanted it: maybe the exchange is not what it was.
             let before = memo.address.take();
             let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(outcome) };
             front.resolve(memo, publish, self.kernel)?;
             if memo.address != before {
-                outcome = self.publish_to(memo, wishes, publish);
+                outcome = self.publish_to(memo, wishes, publish, kind);
             }
         }
         if !further.is_empty() {
             let first = memo.address.take();
             for address in further {
                 memo.address = Some(address);
-                let other = self.publish_to(memo, wishes, publish);
+                let other = self.publish_to(memo, wishes, publish, kind);
                 if matches!((outcome, other), (Outcome::NoMatch, _) | (_, Outcome::Refused | Outcome::Denied)) {
                     outcome = other;
                 }
@@ -151,20 +166,21 @@ impl Request<'_> {
         self.links.mark(Mark::KernelPublish);
         match outcome {
             Outcome::Denied => Err(self.about_exchange(publish.exchange, "write").fault(Refusal::Denied)),
-            Outcome::Full if self.in_transaction() => Err(Fault::precondition("the transaction is too large")),
+            Outcome::Full if kind == Kind::Gathered => Err(Fault::precondition("the transaction is too large")),
             outcome => Ok(outcome),
         }
     }
 
     /// Hands a message to the kernel, at the memo's address. In a transaction it is not known yet what becomes of it.
     #[inline]
-    fn publish_to(&mut self, memo: &Memo, wishes: Wishes, publish: &Publish<'_>) -> Outcome {
+    fn publish_to(&mut self, memo: &Memo, wishes: Wishes, publish: &Publish<'_>, kind: Kind) -> Outcome {
         let address = memo.address.as_deref().unwrap_or_default();
         if address.is_empty() {
             return Outcome::NoMatch;
         }
         let draft = memo.draft(address, wishes, publish.payload);
-        if self.gathers(publish) {
+        if kind == Kind::Gathered {
+            self.gather(publish);
             let is_in = self.kernel.publish_in(self.session, u32::from(self.ch), &draft, self.now);
             return if is_in { Outcome::Accepted } else { Outcome::Full };
         }

@@ -47,10 +47,9 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Whether a publish is gathered; notes that it was.
-    #[inline]
-    pub(super) fn gathers(&mut self, publish: &Publish<'_>) -> bool {
-        let Some(transaction) = self.transaction() else { return false };
+    /// Notes a publish.
+    pub(super) fn gather(&mut self, publish: &Publish<'_>) {
+        let Some(transaction) = self.transaction() else { return };
         if publish.mandatory && transaction.bytes < MANDATORY_BYTES_MAX {
             transaction.bytes += publish.header.len() + publish.payload.len();
             transaction.mandatory.push(Mandatory {
@@ -62,7 +61,6 @@ impl Request<'_> {
             });
         }
         transaction.published += 1;
-        true
     }
 
     pub(super) fn in_transaction(&mut self) -> bool {
