@@ -23,7 +23,7 @@ pub(crate) struct Queued {
 }
 
 /// How deep a comparison may lead to another.
-const DEPTH_MAX: usize = 8;
+const DEPTH_MAX: usize = 16;
 
 impl Kernel {
     /// Puts a message into all queues of a route, once each. What is written down of it the caller sees to.
@@ -41,7 +41,11 @@ impl Kernel {
         let mut queues = route.queues.clone();
         let mut redirected: Vec<String> = Vec::new();
         if !route.onward().conditional.is_empty() {
-            self.compare_all(route, properties, &mut queues, &mut redirected, DEPTH_MAX);
+            let mut seen = route.onward().conditional.iter().map(|(_, address)| address.to_string()).collect();
+            self.compare_all(route, properties, &mut queues, &mut redirected, &mut seen, DEPTH_MAX);
+            // The route itself leads to these already.
+            let known = &route.onward().redirects;
+            redirected.retain(|to| to != message.address() && !known.iter().any(|known| **known == **to));
         }
         let mut queued = Queued { wanted: !queues.is_empty(), refused: false };
         for queue in queues {
@@ -59,6 +63,7 @@ impl Kernel {
         properties: Option<&Properties>,
         queues: &mut Vec<u32>,
         redirected: &mut Vec<String>,
+        seen: &mut Vec<String>,
         depth: usize,
     ) {
         let compared = self.compare(route, properties);
@@ -68,9 +73,10 @@ impl Kernel {
             }
         }
         for address in compared.next {
-            if depth == 0 || address.is_empty() {
+            if depth == 0 || address.is_empty() || seen.contains(&address) {
                 continue;
             }
+            seen.push(address.clone());
             let next = self.route(&address);
             for &queue in &next.queues {
                 if !queues.contains(&queue) {
@@ -80,9 +86,13 @@ impl Kernel {
             if next.wants_more_than_queues() && !redirected.contains(&address) {
                 redirected.push(address);
             }
-            redirected.extend(next.onward().redirects.iter().map(|address| address.to_string()));
+            for address in &next.onward().redirects {
+                if !redirected.iter().any(|known| **known == **address) {
+                    redirected.push(address.to_string());
+                }
+            }
             if !next.onward().conditional.is_empty() {
-                self.compare_all(&next, properties, queues, redirected, depth - 1);
+                self.compare_all(&next, properties, queues, redirected, seen, depth - 1);
             }
         }
     }
@@ -100,6 +110,8 @@ impl Kernel {
         let draft =
             Draft { address, expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         let mut kept = None;
+        // What the queues of the original have of it is written down with that.
+        let others = (std::mem::take(&mut self.pending_references), std::mem::take(&mut self.pending_safety));
         self.spread_to_all(None, &route, &draft, &mut kept, now, fx);
         if !route.groups.is_empty() || !route.shards.is_empty() {
             let message = self.keep(None, &draft, &mut kept, now);
@@ -119,6 +131,7 @@ impl Kernel {
             // Under its own address, so it is another message to the journal.
             self.persist_kept(&message, false, self.limits.safety, fx);
         }
+        (self.pending_references, self.pending_safety) = others;
         route.wants_more_than_queues()
     }
 

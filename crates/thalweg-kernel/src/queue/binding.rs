@@ -246,8 +246,8 @@ impl Kernel {
 
     /// Adds to a route what bindings lead to; `bindings` are those whose filters match `address`.
     pub(crate) fn follow(&self, address: &str, bindings: &[u32], is_wanted: bool, route: &mut Route) {
-        let mut seen: Vec<Box<str>> = Vec::new();
-        self.follow_into(address, bindings, is_wanted, route, &mut seen);
+        let mut seen: Vec<Box<str>> = vec![address.into()];
+        self.follow_into(address, bindings, is_wanted, route, &mut seen, 0);
     }
 
     fn follow_into(
@@ -257,6 +257,7 @@ impl Kernel {
         mut is_wanted: bool,
         route: &mut Route,
         seen: &mut Vec<Box<str>>,
+        depth: usize,
     ) {
         let mut compared = false;
         for &index in bindings {
@@ -276,7 +277,7 @@ impl Kernel {
                         route.queues.push(*queue);
                     }
                 }
-                To::Exchange(to) => self.lead_on(address, to, route, seen),
+                To::Exchange(to) => self.lead_on(address, to, route, seen, depth),
             }
         }
         if is_wanted {
@@ -289,16 +290,16 @@ impl Kernel {
         };
         match compared {
             true => route.onward_mut().alternates.push((address.into(), alternate.into())),
-            false => self.lead_on(address, alternate, route, seen),
+            false => self.lead_on(address, alternate, route, seen, depth),
         }
     }
 
     /// Adds what another exchange does with the same key.
-    fn lead_on(&self, address: &str, exchange: &str, route: &mut Route, seen: &mut Vec<Box<str>>) {
+    fn lead_on(&self, address: &str, exchange: &str, route: &mut Route, seen: &mut Vec<Box<str>>, depth: usize) {
         let Some((kind, _)) = self.exchange_kind(exchange) else { return };
         let mut next = String::new();
         write_address(exchange, kind, &key_of(address), &mut next);
-        if seen.len() >= DEPTH_MAX || seen.iter().any(|known| **known == *next) || *next == *address {
+        if depth >= DEPTH_MAX || seen.iter().any(|known| **known == *next) {
             return;
         }
         seen.push(next.clone().into());
@@ -317,7 +318,7 @@ impl Kernel {
         if has_others && !route.onward().redirects.iter().any(|known| **known == *next) {
             route.onward_mut().redirects.push(next.clone().into());
         }
-        self.follow_into(&next, &bindings, has_others || queue.is_some(), route, seen);
+        self.follow_into(&next, &bindings, has_others || queue.is_some(), route, seen, depth + 1);
     }
 
     /// What the bindings of a route that compare properties lead to for one message: queues, and addresses where others
