@@ -1,0 +1,781 @@
+//! Kernels, their links, the mail between them and what they write down.
+
+use std::collections::VecDeque;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::journal::{Record, State, message_at};
+use thalweg_kernel::{
+    Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft, Effects, ExchangeKind,
+    ExchangeSpec, Fetch, Grants, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome,
+    QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId,
+    ShardMessage, Spot, Subscribed, Tag, Ticket, Verdict, Wish, exchange_address, home, queue_address,
+};
+use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+
+/// What came to a link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Got {
+    pub text: String,
+    pub address: String,
+    pub line: u16,
+    pub consumer: u32,
+    pub tag: u64,
+    /// It is to be settled.
+    pub settles: bool,
+    pub deliveries: u32,
+    pub left: u64,
+    pub expires_in: Option<Span>,
+    pub priority: u8,
+    pub deaths: Vec<Death>,
+    /// It came through a subscription, not out of a queue.
+    pub is_delivery: bool,
+}
+
+/// An output.
+struct Link {
+    /// How many more messages it takes.
+    room: usize,
+    got: VecDeque<Got>,
+    /// Consumers that ended: line and number.
+    ended: Vec<(u16, u32)>,
+    closed: Option<CloseReason>,
+    answers: Vec<Answer>,
+    /// What it is sent waits for the journal.
+    held: bool,
+    /// Messages larger than this are refused.
+    bytes_max: usize,
+}
+
+impl Link {
+    fn take(&mut self, got: Got) -> Sent {
+        if self.closed.is_some() {
+            return Sent::Gone;
+        }
+        if got.text.len() > self.bytes_max {
+            return Sent::TooLarge;
+        }
+        if self.room == 0 {
+            return Sent::Full;
+        }
+        self.room -= 1;
+        self.got.push_back(got);
+        if self.room == 0 { Sent::Congested } else { Sent::Room }
+    }
+}
+
+/// What kernels ask for.
+#[derive(Default)]
+pub struct Out {
+    shard: u16,
+    links: Vec<Link>,
+    mails: VecDeque<(ShardId, ShardId, ShardMessage)>,
+    fetches: Vec<(u16, Fetch)>,
+    batch: Vec<u8>,
+    /// The number of the batch.
+    number: u64,
+}
+
+impl Out {
+    fn link(&mut self, link: LinkId) -> &mut Link {
+        &mut self.links[link.0 as usize]
+    }
+}
+
+impl Effects for Out {
+    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
+        let got = Got {
+            text: String::from_utf8_lossy(delivery.payload).into_owned(),
+            address: delivery.address.into(),
+            tag: u64::from(delivery.tag),
+            settles: delivery.tag != 0,
+            deliveries: u32::from(delivery.redelivered),
+            priority: delivery.priority,
+            is_delivery: true,
+            ..Got::default()
+        };
+        self.link(link).take(got)
+    }
+
+    fn release(&mut self, _: LinkId, _: Tag) {}
+
+    fn answer(&mut self, link: LinkId, _: Ticket, answer: &Answer) {
+        self.link(link).answers.push(answer.clone());
+    }
+
+    fn disconnect(&mut self, link: LinkId, why: CloseReason) {
+        self.link(link).closed = Some(why);
+    }
+
+    fn send(&mut self, shard: ShardId, message: ShardMessage) {
+        self.mails.push_back((ShardId(self.shard), shard, message));
+    }
+
+    fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent {
+        let message = handover.message;
+        let details = message.properties().and_then(|properties| properties.details.as_deref());
+        let got = Got {
+            text: String::from_utf8_lossy(message.payload()).into_owned(),
+            address: message.address().into(),
+            line: handover.line,
+            consumer: handover.consumer,
+            tag: handover.tag,
+            settles: handover.settles,
+            deliveries: handover.deliveries,
+            left: handover.left,
+            expires_in: handover.expires_in,
+            priority: message.priority(),
+            deaths: details.map_or_else(Vec::new, |details| details.deaths.clone()),
+            is_delivery: false,
+        };
+        self.link(link).take(got)
+    }
+
+    fn consumer_ended(&mut self, link: LinkId, line: u16, consumer: u32) {
+        self.link(link).ended.push((line, consumer));
+    }
+
+    fn persist(&mut self, record: &Record<'_>, _: Safety) -> Spot {
+        let offset = self.batch.len() as u32;
+        record.encode(&mut self.batch);
+        Spot { batch: self.number, offset, len: self.batch.len() as u32 - offset }
+    }
+
+    fn pin(&mut self) {}
+
+    fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
+        let record = if tag == 0 { Record::Removed { queue, serial } } else { Record::Settled { queue, tag } };
+        record.encode(&mut self.batch);
+    }
+
+    fn hold(&mut self, link: LinkId) {
+        self.link(link).held = true;
+    }
+
+    fn fetch(&mut self, fetch: Fetch) {
+        self.fetches.push((self.shard, fetch));
+    }
+}
+
+/// What was written, in frames at rising places.
+#[derive(Default)]
+struct Disk {
+    frames: Vec<(u64, Vec<u8>)>,
+    state: State,
+}
+
+impl Disk {
+    /// Where it stands.
+    fn write(&mut self, bytes: Vec<u8>) -> u64 {
+        let place = self.frames.last().map_or(64, |(place, bytes)| place + bytes.len() as u64 + 64);
+        self.state.apply_frame(&bytes, place).expect("records");
+        assert_eq!(self.state.contradictions, [], "the journal contradicts itself");
+        self.frames.push((place, bytes));
+        place
+    }
+
+    fn read(&self, place: u64, len: u32) -> Option<Message> {
+        let at = self.frames.partition_point(|(at, _)| *at <= place).checked_sub(1)?;
+        let (at, bytes) = self.frames.get(at)?;
+        let offset = (place - at) as usize;
+        message_at(bytes.get(offset..offset + len as usize)?).ok()
+    }
+
+    /// The state anew, as a new process folds it, from a checkpoint as well as from the records.
+    fn fold(&self) -> State {
+        let mut state = State::default();
+        for (place, bytes) in &self.frames {
+            state.apply_frame(bytes, *place).expect("records");
+        }
+        let (mut copy, mut bytes) = (State::default(), Vec::new());
+        state.write(&mut |record: &Record<'_>| record.encode(&mut bytes));
+        copy.apply_frame(&bytes, u64::MAX / 2).expect("records");
+        assert_eq!(copy, state, "a checkpoint says something else");
+        assert_eq!(copy.contradictions, [], "a checkpoint contradicts itself");
+        copy
+    }
+}
+
+/// Somebody with a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub shard: usize,
+    pub session: SessionId,
+    pub link: LinkId,
+}
+
+/// See the module.
+pub struct World {
+    pub now: Time,
+    pub kernels: Vec<Kernel>,
+    /// Somebody has begun one, and messages are held there.
+    pub has_transaction: bool,
+    limits: Limits,
+    out: Out,
+    disk: Disk,
+    clients: u32,
+}
+
+/// A queue's terms beside its name.
+#[derive(Clone, Default)]
+pub struct Terms {
+    pub durable: bool,
+    pub exclusive: bool,
+    pub auto_delete: bool,
+    pub limits: QueueLimits,
+}
+
+impl Terms {
+    pub fn durable() -> Terms {
+        Terms { durable: true, ..Terms::default() }
+    }
+
+    pub fn exclusive() -> Terms {
+        Terms { exclusive: true, ..Terms::default() }
+    }
+
+    pub fn auto_delete() -> Terms {
+        Terms { auto_delete: true, ..Terms::default() }
+    }
+
+    /// With a change to the limits.
+    pub fn with(mut self, change: impl FnOnce(&mut QueueLimits)) -> Terms {
+        change(&mut self.limits);
+        self
+    }
+}
+
+/// A consumer's terms; the default is one that settles on line 1, without bounds.
+#[derive(Clone, Copy)]
+pub struct Taking {
+    pub line: u16,
+    pub credit: u32,
+    pub settles: bool,
+    pub exclusive: bool,
+    pub priority: i32,
+    pub no_local: bool,
+}
+
+impl Default for Taking {
+    fn default() -> Self {
+        Taking { line: 1, credit: 0, settles: true, exclusive: false, priority: 0, no_local: false }
+    }
+}
+
+impl Taking {
+    pub fn credit(credit: u32) -> Taking {
+        Taking { credit, ..Taking::default() }
+    }
+
+    /// Settled when sent.
+    pub fn blindly() -> Taking {
+        Taking { settles: false, ..Taking::default() }
+    }
+
+    pub fn on(line: u16) -> Taking {
+        Taking { line, ..Taking::default() }
+    }
+
+    pub fn priority(priority: i32) -> Taking {
+        Taking { priority, ..Taking::default() }
+    }
+}
+
+/// A draft without anything special.
+pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
+    Draft {
+        address,
+        payload: text.as_bytes(),
+        reliability: Reliability::AtMostOnce,
+        retain: RetainOp::None,
+        expires_in: None,
+        priority: 0,
+        properties: None,
+        ticket: 0,
+        native: None,
+    }
+}
+
+/// One that is written down in durable queues.
+pub fn firm<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
+    Draft { reliability: Reliability::AtLeastOnce, ..draft(address, text) }
+}
+
+/// `$q/name`.
+pub fn q(name: &str) -> String {
+    queue_address("", name)
+}
+
+/// `$x/name`.
+pub fn x(name: &str) -> String {
+    exchange_address("", name)
+}
+
+/// A dead letter goes to this queue.
+pub fn to_queue(name: &str) -> Option<DeadLetter> {
+    Some(DeadLetter { exchange: "".into(), key: Some(name.into()) })
+}
+
+pub fn text(name: &str, value: &str) -> (Box<str>, PropertyValue) {
+    (name.into(), PropertyValue::Text(value.into()))
+}
+
+pub fn headers(user: &[(&str, &str)]) -> Properties {
+    Properties { user: user.iter().map(|(name, value)| text(name, value)).collect(), ..Properties::default() }
+}
+
+/// Enough randomness for tests; a seed reproduces a run.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % sides as u64) as usize
+    }
+}
+
+impl World {
+    /// One shard, with a journal.
+    pub fn new() -> World {
+        World::with(1, Limits::default())
+    }
+
+    pub fn with(shards: u16, limits: Limits) -> World {
+        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k"].map(Into::into).into();
+        World::without_prefixes(shards, Limits { ledger_prefixes, ..limits })
+    }
+
+    /// Long queues are on disk only where no books are kept by prefix.
+    pub fn without_prefixes(shards: u16, limits: Limits) -> World {
+        let limits = Limits { journal: true, ..limits };
+        let kernels = kernels(&limits, shards);
+        let now = Time::from_secs(1_000);
+        World { now, kernels, has_transaction: false, limits, out: Out::default(), disk: Disk::default(), clients: 0 }
+    }
+
+    /// The shard of all queues.
+    pub fn home(&self) -> usize {
+        self.kernels.iter().position(Kernel::has_queues).expect("one has them")
+    }
+
+    /// Does something on a shard, and all that follows from it; then the books must balance.
+    pub fn run<R>(&mut self, shard: usize, f: impl FnOnce(&mut Kernel, &mut Out, Time) -> R) -> R {
+        self.out.shard = shard as u16;
+        let result = f(&mut self.kernels[shard], &mut self.out, self.now);
+        self.write();
+        self.deliver_mails();
+        self.check();
+        result
+    }
+
+    fn write(&mut self) {
+        let batch = std::mem::take(&mut self.out.batch);
+        if !batch.is_empty() {
+            let place = self.disk.write(batch);
+            self.kernels[usize::from(self.out.shard)].on_written(self.out.number, place);
+            self.out.number += 1;
+        }
+    }
+
+    fn deliver_mails(&mut self) {
+        loop {
+            if let Some((from, to, mail)) = self.out.mails.pop_front() {
+                self.out.shard = to.0;
+                self.kernels[usize::from(to.0)].on_shard(from, mail, self.now, &mut self.out);
+            } else if let Some((shard, fetch)) = self.out.fetches.pop() {
+                self.out.shard = shard;
+                let messages = fetch.places.iter().map(|(place, len)| self.disk.read(*place, *len)).collect();
+                let kernel = &mut self.kernels[usize::from(shard)];
+                kernel.on_fetched(fetch.holder, fetch.question, messages, self.now, &mut self.out);
+            } else {
+                return;
+            }
+            self.write();
+        }
+    }
+
+    /// What every command must leave behind.
+    pub fn check(&self) {
+        let sum = |of: fn(&Ledger) -> u64| self.kernels.iter().map(|kernel| of(kernel.ledger())).sum::<u64>();
+        let totals: Vec<_> = self.kernels.iter().map(Kernel::totals).collect();
+        let waiting = totals.iter().map(|totals| totals.waiting as u64).sum::<u64>();
+        let in_flight = totals.iter().map(|totals| totals.in_flight as u64).sum::<u64>();
+        let came = sum(|ledger| ledger.routed + ledger.restored);
+        let gone = sum(|ledger| ledger.delivered + ledger.expired + ledger.dropped_total());
+        assert_eq!(came, gone + waiting + in_flight, "copies: {waiting} wait, {in_flight} unsettled");
+        for kernel in &self.kernels {
+            let ledger = kernel.ledger();
+            let published = ledger.received + ledger.own;
+            let became = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
+            assert_eq!(published, became, "publishes: {ledger:?}");
+            let mut in_queues = 0;
+            kernel.for_each_queue(|queue| in_queues += queue.messages);
+            let mut elsewhere = 0;
+            kernel.for_each_session(|session| elsewhere += session.waiting);
+            kernel.for_each_group(|group| elsewhere += group.waiting);
+            assert_eq!(kernel.totals().waiting, in_queues + elsewhere, "what waits");
+            if kernel.totals().waiting + kernel.totals().in_flight == 0 && !self.has_transaction {
+                assert_eq!(kernel.totals().queued_bytes, 0, "bytes of nothing");
+            }
+        }
+        // The books by prefix cover all addresses that are used here.
+        let outstanding: u64 =
+            self.kernels.iter().flat_map(|kernel| kernel.accounts().map(|(_, it)| it.outstanding())).sum();
+        if !self.limits.ledger_prefixes.is_empty() {
+            assert_eq!(outstanding, waiting + in_flight, "the books by prefix");
+        }
+    }
+
+    // --- sessions
+
+    /// Somebody at the shard of the queues.
+    pub fn connect(&mut self, name: &str) -> Who {
+        self.connect_with(self.home(), name, Access::ALL, Span::ZERO)
+    }
+
+    /// A session that outlives its link by this much.
+    pub fn connect_with(&mut self, shard: usize, name: &str, access: Access, expiry: Span) -> Who {
+        let link = self.new_link();
+        let open = OpenSession {
+            client: name,
+            link,
+            fresh: expiry == Span::ZERO,
+            expiry,
+            in_flight_max: None,
+            will: None,
+            access,
+            user: None,
+            dialect: "none",
+            grants: Grants::default(),
+        };
+        let opened = self.run(shard, |kernel, out, now| {
+            let opened = kernel.open_session(open, now, out).expect("there is room");
+            kernel.start(opened.session, now, out);
+            opened
+        });
+        Who { shard, session: opened.session, link }
+    }
+
+    /// A name whose home is that shard.
+    pub fn name_on(&mut self, shard: usize) -> String {
+        loop {
+            self.clients += 1;
+            let name = format!("client-{}", self.clients);
+            if usize::from(home(&name, self.kernels.len() as u16).0) == shard {
+                return name;
+            }
+        }
+    }
+
+    fn new_link(&mut self) -> LinkId {
+        self.out.links.push(Link {
+            room: usize::MAX,
+            got: VecDeque::new(),
+            ended: Vec::new(),
+            closed: None,
+            answers: Vec::new(),
+            held: false,
+            bytes_max: usize::MAX,
+        });
+        LinkId(self.out.links.len() as u32 - 1)
+    }
+
+    /// Its link is lost.
+    pub fn lose(&mut self, who: Who) {
+        self.run(who.shard, |kernel, out, now| {
+            kernel.close_link(who.session, who.link, Closing::Lost, None, now, out);
+        });
+    }
+
+    pub fn subscribe(&mut self, who: Who, filter: &str, group: Option<&str>, reliability: Reliability) -> Subscribed {
+        let wish = Wish {
+            filter,
+            group,
+            reliability,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+        match self.out.link(who.link).answers.pop() {
+            Some(Answer::Subscribed(outcomes)) => outcomes[0],
+            other => panic!("{other:?} instead of an answer"),
+        }
+    }
+
+    /// Settles what came through a subscription.
+    pub fn settle_delivery(&mut self, who: Who, tag: u64) -> Settled {
+        self.run(who.shard, |kernel, out, now| kernel.settle(who.session, tag as Tag, Settlement::Settled, now, out))
+    }
+
+    pub fn unsubscribe(&mut self, who: Who, filter: &str, group: Option<&str>) {
+        self.run(who.shard, |kernel, out, now| kernel.unsubscribe(who.session, 1, &[(filter, group)], now, out));
+    }
+
+    // --- queues and exchanges
+
+    pub fn declare(&mut self, who: Who, name: &str, terms: &Terms) -> Result<QueueStatus, Refusal> {
+        let Terms { durable, exclusive, auto_delete, limits } = terms.clone();
+        let spec = QueueSpec { address: &q(name), durable, exclusive, auto_delete, limits };
+        self.run(who.shard, |kernel, out, now| kernel.declare_queue(who.session, &spec, now, out))
+    }
+
+    /// A queue that must be new.
+    pub fn queue(&mut self, who: Who, name: &str, terms: &Terms) {
+        let status = self.declare(who, name, terms).expect("it may be declared");
+        assert_eq!(status, QueueStatus { existed: false, messages: 0, consumers: 0 });
+    }
+
+    pub fn inspect(&self, who: Who, name: &str) -> Result<QueueStatus, Refusal> {
+        self.kernels[who.shard].inspect_queue(who.session, &q(name))
+    }
+
+    /// How many messages wait in a queue.
+    pub fn waits(&self, name: &str) -> usize {
+        self.view(name).expect("there is such a queue").messages
+    }
+
+    pub fn view(&self, name: &str) -> Option<QueueView> {
+        let (address, mut found) = (q(name), None);
+        self.kernels[self.home()].for_each_queue(|view| {
+            if *view.address == *address {
+                found = Some(view);
+            }
+        });
+        found
+    }
+
+    pub fn exchange(&mut self, who: Who, name: &str, kind: ExchangeKind) {
+        let spec = exchange_spec(kind);
+        self.declare_exchange(who, name, &spec).expect("it may be declared");
+    }
+
+    /// The spec's address is replaced.
+    pub fn declare_exchange(&mut self, who: Who, name: &str, spec: &ExchangeSpec<'_>) -> Result<(), Refusal> {
+        let address = x(name);
+        let spec = ExchangeSpec { address: &address, ..spec.clone() };
+        self.run(who.shard, |kernel, out, _| kernel.declare_exchange(who.session, &spec, out))
+    }
+
+    pub fn bind(&mut self, who: Who, exchange: &str, queue: &str, key: &str) {
+        self.bind_with(who, exchange, queue, key, &[]).expect("it may be bound");
+    }
+
+    pub fn bind_with(
+        &mut self,
+        who: Who,
+        exchange: &str,
+        queue: &str,
+        key: &str,
+        arguments: &[(Box<str>, PropertyValue)],
+    ) -> Result<(), Refusal> {
+        let (exchange, queue) = (x(exchange), q(queue));
+        let spec = BindSpec { exchange: &exchange, to: BindTo::Queue(&queue), key, arguments };
+        self.run(who.shard, |kernel, out, _| kernel.bind(who.session, &spec, out))
+    }
+
+    pub fn unbind(&mut self, who: Who, exchange: &str, queue: &str, key: &str) -> Result<(), Refusal> {
+        let (exchange, queue) = (x(exchange), q(queue));
+        let spec = BindSpec { exchange: &exchange, to: BindTo::Queue(&queue), key, arguments: &[] };
+        self.run(who.shard, |kernel, out, _| kernel.unbind(who.session, &spec, out))
+    }
+
+    /// From exchange to exchange.
+    pub fn lead(
+        &mut self,
+        who: Who,
+        from: &str,
+        to: &str,
+        key: &str,
+        arguments: &[(Box<str>, PropertyValue)],
+    ) -> Result<(), Refusal> {
+        let (from, to) = (x(from), x(to));
+        let spec = BindSpec { exchange: &from, to: BindTo::Exchange(&to), key, arguments };
+        self.run(who.shard, |kernel, out, _| kernel.bind(who.session, &spec, out))
+    }
+
+    pub fn delete_queue(&mut self, who: Who, name: &str) -> Result<u64, Refusal> {
+        self.run(who.shard, |kernel, out, now| kernel.delete_queue(who.session, &q(name), false, false, now, out))
+    }
+
+    // --- messages
+
+    pub fn publish(&mut self, who: Who, draft: Draft<'_>) -> Outcome {
+        self.run(who.shard, |kernel, out, now| kernel.publish(who.session, draft, now, out).outcome)
+    }
+
+    /// At least once, into a queue.
+    pub fn put(&mut self, who: Who, queue: &str, text: &str) -> Outcome {
+        self.publish(who, firm(&q(queue), text))
+    }
+
+    /// At least once, through an exchange.
+    pub fn send(&mut self, who: Who, exchange: &str, key: &str, text: &str) -> Outcome {
+        self.send_with(who, exchange, key, text, None)
+    }
+
+    pub fn send_with(
+        &mut self,
+        who: Who,
+        exchange: &str,
+        key: &str,
+        text: &str,
+        properties: Option<&Properties>,
+    ) -> Outcome {
+        let mut address = String::new();
+        // The exchanges are where the queues are.
+        self.kernels[self.home()].address_in(&x(exchange), key, &mut address).expect("an address");
+        self.publish(who, Draft { properties, ..firm(&address, text) })
+    }
+
+    pub fn consume(&mut self, who: Who, queue: &str, number: u32, taking: Taking) {
+        self.consume_from(who, &q(queue), number, taking).expect("it may consume");
+    }
+
+    pub fn consume_from(&mut self, who: Who, source: &str, number: u32, taking: Taking) -> Result<(), Refusal> {
+        let Taking { line, credit, settles, exclusive, priority, no_local } = taking;
+        let spec = ConsumeSpec { source, line, consumer: number, credit, settles, exclusive, priority, no_local };
+        self.run(who.shard, |kernel, out, now| kernel.consume(who.session, &spec, now, out))
+    }
+
+    pub fn cancel(&mut self, who: Who, line: u16, consumer: u32) -> bool {
+        self.run(who.shard, |kernel, out, now| kernel.cancel(who.session, line, consumer, now, out))
+    }
+
+    pub fn settle(&mut self, who: Who, line: u16, tag: u64, multiple: bool, verdict: Verdict) -> Settled {
+        self.run(who.shard, |kernel, out, now| kernel.settle_line(who.session, line, tag, multiple, verdict, now, out))
+    }
+
+    /// Settles one of line 1.
+    pub fn ack(&mut self, who: Who, tag: u64) {
+        assert_eq!(self.settle(who, 1, tag, false, Verdict::Accept), Settled::Known, "tag {tag}");
+    }
+
+    /// One of line 1 is not wanted.
+    pub fn reject(&mut self, who: Who, tag: u64) {
+        assert_eq!(self.settle(who, 1, tag, false, Verdict::Reject), Settled::Known, "tag {tag}");
+    }
+
+    /// One of line 1 is to come again.
+    pub fn requeue(&mut self, who: Who, tag: u64) {
+        assert_eq!(self.settle(who, 1, tag, false, Verdict::Requeue), Settled::Known, "tag {tag}");
+    }
+
+    /// Asks for one message on line 1.
+    pub fn take(&mut self, who: Who, queue: &str, settles: bool) -> Result<Option<u64>, Refusal> {
+        self.run(who.shard, |kernel, out, now| kernel.take_one(who.session, 1, &q(queue), settles, now, out))
+    }
+
+    /// What came since this was asked last.
+    pub fn got(&mut self, who: Who) -> Vec<Got> {
+        self.out.link(who.link).got.drain(..).collect()
+    }
+
+    /// Its texts.
+    pub fn texts(&mut self, who: Who) -> Vec<String> {
+        self.got(who).into_iter().map(|got| got.text).collect()
+    }
+
+    /// Takes all that waits in a queue out of it, one by one, and settles it: texts in their order.
+    pub fn drain(&mut self, queue: &str) -> Vec<Got> {
+        let who = self.connect("drain");
+        while self.take(who, queue, false).expect("it may take").is_some() {}
+        let got = self.got(who);
+        self.lose(who);
+        got
+    }
+
+    pub fn drain_texts(&mut self, queue: &str) -> Vec<String> {
+        self.drain(queue).into_iter().map(|got| got.text).collect()
+    }
+
+    /// Consumers that ended since this was asked last.
+    pub fn ended(&mut self, who: Who) -> Vec<(u16, u32)> {
+        std::mem::take(&mut self.out.link(who.link).ended)
+    }
+
+    /// Whether what a link is sent waits for the journal since this was asked last.
+    pub fn was_held(&mut self, who: Who) -> bool {
+        std::mem::take(&mut self.out.link(who.link).held)
+    }
+
+    /// How many more messages an output takes.
+    pub fn set_room(&mut self, who: Who, room: usize) {
+        self.out.link(who.link).room = room;
+    }
+
+    /// The output has room for so many more, and the kernel is told.
+    pub fn make_room(&mut self, who: Who, room: usize) {
+        self.set_room(who, room);
+        self.run(who.shard, |kernel, out, now| kernel.link_writable(who.session, who.link, now, out));
+    }
+
+    /// The peer takes no longer messages.
+    pub fn set_bytes_max(&mut self, who: Who, bytes: usize) {
+        self.out.link(who.link).bytes_max = bytes;
+    }
+
+    // --- time and crashes
+
+    /// Time goes by, and what is due happens.
+    pub fn wait(&mut self, span: Span) {
+        self.now += span;
+        for shard in 0..self.kernels.len() {
+            self.run(shard, |kernel, out, now| kernel.on_timeout(now, out));
+        }
+    }
+
+    /// The process ends, and another one takes up what was written.
+    pub fn restart(&mut self) {
+        self.restart_as(self.kernels.len() as u16);
+    }
+
+    pub fn restart_as(&mut self, shards: u16) {
+        self.out.mails.clear();
+        self.out.fetches.clear();
+        for link in &mut self.out.links {
+            link.closed = Some(CloseReason::ShuttingDown);
+        }
+        self.kernels = kernels(&self.limits, shards);
+        let parts = self.disk.fold().split(shards);
+        for (shard, part) in parts.into_iter().enumerate() {
+            self.out.shard = shard as u16;
+            let (disk, kernel) = (&self.disk, &mut self.kernels[shard]);
+            let access = |_: &str, _: Option<&str>| Access::ALL;
+            kernel.restore(part, &mut |place, len| disk.read(place, len), &access, self.now, &mut self.out);
+        }
+        self.write();
+        self.deliver_mails();
+        self.check();
+        self.wait(Span::ZERO);
+    }
+
+    /// How many entries the journal has.
+    pub fn entries_written(&self) -> usize {
+        self.disk.state.counts().entries
+    }
+
+    /// Queues, exchanges, bindings and groups in the journal.
+    pub fn groups_written(&self) -> usize {
+        self.disk.state.counts().groups
+    }
+
+    pub fn dropped(&self, reason: thalweg_kernel::DropReason) -> u64 {
+        self.kernels.iter().map(|kernel| kernel.ledger().dropped[reason as usize]).sum()
+    }
+
+    pub fn sum(&self, of: fn(&Ledger) -> u64) -> u64 {
+        self.kernels.iter().map(|kernel| of(kernel.ledger())).sum()
+    }
+}
+
+fn kernels(limits: &Limits, shards: u16) -> Vec<Kernel> {
+    (0..shards).map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7)).collect()
+}
+
+/// A durable exchange of a kind; its address is filled in later.
+pub fn exchange_spec(kind: ExchangeKind) -> ExchangeSpec<'static> {
+    ExchangeSpec { address: "", kind, durable: true, auto_delete: false, internal: false, alternate: None }
+}
