@@ -3,8 +3,9 @@
 
 use crate::ids::{LinkId, SessionId, ShardId, Tag, Ticket};
 use crate::journal::Record;
+use crate::publish::Draft;
 use crate::shards::ShardMessage;
-use thalweg_model::{Message, Properties, Reliability, Span};
+use thalweg_model::{Message, Properties, Reliability, Span, Time};
 
 /// The verbs the kernel may use while it handles a command.
 ///
@@ -127,7 +128,7 @@ pub struct Delivery<'a> {
 }
 
 /// A message on its way out of a queue to a consumer.
-#[derive(Debug)]
+#[derive(Clone, Copy)]
 pub struct Handover<'a> {
     /// The consumer's line.
     pub line: u16,
@@ -140,11 +141,93 @@ pub struct Handover<'a> {
     /// How often it was delivered before.
     pub deliveries: u32,
     /// The message.
-    pub message: &'a Message,
+    pub message: Content<'a>,
     /// How long it is still worth delivering, if it expires.
     pub expires_in: Option<Span>,
     /// Messages that wait behind it.
     pub left: u64,
+}
+
+/// What a handover hands over: a message that somebody keeps, or one that is still in its publisher's buffer.
+#[derive(Clone, Copy)]
+pub enum Content<'a> {
+    /// It waited or will be settled.
+    Kept(&'a Message),
+    /// It goes straight through, and expires then.
+    Passing(&'a Draft<'a>, Time),
+}
+
+impl<'a> Content<'a> {
+    /// The canonical address.
+    pub fn address(self) -> &'a str {
+        match self {
+            Content::Kept(message) => message.address(),
+            Content::Passing(draft, _) => draft.address,
+        }
+    }
+
+    /// Whether its address is this one; costs less than looking at a kept message's address.
+    #[inline]
+    pub fn is_at(self, address: &str) -> bool {
+        match self {
+            Content::Kept(message) => message.is_at(address),
+            Content::Passing(draft, _) => draft.address == address,
+        }
+    }
+
+    /// Bytes of its address.
+    #[inline]
+    pub fn address_len(self) -> usize {
+        match self {
+            Content::Kept(message) => message.address_len(),
+            Content::Passing(draft, _) => draft.address.len(),
+        }
+    }
+
+    /// The payload, byte for byte.
+    #[inline]
+    pub fn payload(self) -> &'a [u8] {
+        match self {
+            Content::Kept(message) => message.payload(),
+            Content::Passing(draft, _) => draft.payload,
+        }
+    }
+
+    /// What the publisher asked for.
+    #[inline]
+    pub fn reliability(self) -> Reliability {
+        match self {
+            Content::Kept(message) => message.reliability(),
+            Content::Passing(draft, _) => draft.reliability,
+        }
+    }
+
+    /// Its priority.
+    #[inline]
+    pub fn priority(self) -> u8 {
+        match self {
+            Content::Kept(message) => message.priority(),
+            Content::Passing(draft, _) => draft.priority,
+        }
+    }
+
+    /// When the message itself expires.
+    #[inline]
+    pub fn expires(self) -> Time {
+        match self {
+            Content::Kept(message) => message.expires(),
+            Content::Passing(_, expires) => expires,
+        }
+    }
+
+    /// The metadata, if any.
+    #[inline]
+    pub fn properties(self) -> Option<&'a Properties> {
+        match self {
+            Content::Kept(message) => message.properties(),
+            Content::Passing(draft, _) => draft.properties,
+        }
+    }
 }
 
 /// Bytes as they came from the publisher.

@@ -38,7 +38,7 @@ mod transfer;
 mod window;
 
 pub use effects::{
-    Answer, CloseReason, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
+    Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
 };
 pub use ids::{LinkId, SessionId, ShardId, Tag, Ticket};
 pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};

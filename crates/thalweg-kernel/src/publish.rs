@@ -11,7 +11,7 @@ use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::queue::Queued;
 use crate::retained::Retained;
-use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
+use crate::route_cache::{Goes, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
@@ -254,11 +254,16 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let is_simple = route.is_simple
+        let is_simple = route.goes == Goes::ToReceivers
             && draft.retain == RetainOp::None
             && (draft.reliability == Reliability::AtMostOnce || !self.limits.journal);
         if !is_simple {
-            return self.spread_fully(publisher, route, draft, now, fx);
+            return match route.goes {
+                Goes::ToQueue if draft.retain == RetainOp::None => {
+                    self.spread_to_queue(publisher, route, draft, now, fx)
+                }
+                _ => self.spread_fully(publisher, route, draft, now, fx),
+            };
         }
         self.ledger.matched += 1;
         self.spread_here(publisher, route, draft, &mut None, now, fx);
@@ -267,6 +272,32 @@ impl Kernel {
             self.write_down(publisher, route, draft, false, false, now, fx);
         }
         Outcome::Accepted
+    }
+
+    /// The same as [`Kernel::spread_fully`], of a message that only one queue wants.
+    #[inline(never)]
+    fn spread_to_queue<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Outcome {
+        let Some(&queue) = route.queues.first() else { return self.spread_fully(publisher, route, draft, now, fx) };
+        let mut refused = false;
+        if !self.pass(queue, draft, now, fx) {
+            let message = self.make(publisher, draft, now);
+            refused = self.accept(queue, &message, now, fx);
+        }
+        if self.limits.journal {
+            self.write_down(publisher, route, draft, false, false, now, fx);
+        }
+        self.ledger.matched += 1;
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+        if refused { Outcome::Refused } else { Outcome::Accepted }
     }
 
     #[inline(never)]
@@ -565,6 +596,12 @@ impl Kernel {
         if let Some(message) = kept {
             return message.clone();
         }
+        let message = self.make(publisher, draft, now);
+        *kept = Some(message.clone());
+        message
+    }
+
+    fn make(&self, publisher: Option<SessionId>, draft: &Draft<'_>, now: Time) -> Message {
         let uid = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
         let message = Message::new(
             draft.address,
@@ -576,9 +613,7 @@ impl Kernel {
             uid,
             draft.properties.cloned().map(Box::new),
         );
-        let message = if draft.priority > 0 { message.with_priority(draft.priority) } else { message };
-        *kept = Some(message.clone());
-        message
+        if draft.priority > 0 { message.with_priority(draft.priority) } else { message }
     }
 
     /// Sends a copy that must be settled, or lets it wait.

@@ -48,8 +48,7 @@ pub(crate) struct Route {
     /// The access rules' epoch then.
     pub(crate) epoch: u64,
     pub(crate) bucket: u16,
-    /// Receivers on this shard want it and nobody else: what most messages meet.
-    pub(crate) is_simple: bool,
+    pub(crate) goes: Goes,
     /// Receivers on this shard, each once.
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) groups: Vec<u32>,
@@ -60,6 +59,17 @@ pub(crate) struct Route {
     onward: Option<Box<Onward>>,
     /// How safe publishes there are before they are acknowledged, if a filter says so.
     pub(crate) safety: Option<Safety>,
+}
+
+/// Whether all that wants an address is of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Goes {
+    #[default]
+    Anywhere,
+    /// Receivers on this shard want it and nobody else: what most messages meet.
+    ToReceivers,
+    /// One queue wants it and nobody else.
+    ToQueue,
 }
 
 /// Where exchanges lead a message on to.
@@ -116,7 +126,7 @@ impl Route {
 
     /// What `other` leads to, the route of another address the same message is published to.
     pub(crate) fn add(&mut self, address: &str, other: &Route) {
-        self.is_simple = false;
+        self.goes = Goes::Anywhere;
         for queue in &other.queues {
             if !self.queues.contains(queue) {
                 self.queues.push(*queue);
@@ -216,7 +226,7 @@ impl Kernel {
     /// The route of an address as far as it concerns some of this shard's sessions.
     pub(crate) fn work_out_for(&self, address: &str, is_meant: impl Fn(&str) -> bool) -> Route {
         let mut route = self.work_out(address);
-        route.is_simple = false;
+        route.goes = Goes::Anywhere;
         route.receivers.retain(|receiver| self.sessions.get(receiver.session).is_some_and(|s| is_meant(&s.client)));
         route
     }
@@ -248,8 +258,11 @@ impl Kernel {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
-        route.is_simple =
-            !route.receivers.is_empty() && route.groups.is_empty() && route.shards.is_empty() && !route.has_queues();
+        if !route.receivers.is_empty() && route.groups.is_empty() && route.shards.is_empty() && !route.has_queues() {
+            route.goes = Goes::ToReceivers;
+        } else if route.queues.len() == 1 && route.onward.is_none() && !route.wants_more_than_queues() {
+            route.goes = Goes::ToQueue;
+        }
         route
     }
 }

@@ -3,7 +3,7 @@
 use super::line::{Source, Unsettled};
 use super::{Consumer, Item};
 use crate::Kernel;
-use crate::effects::{Effects, Handover, Sent};
+use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
 use crate::timers::TimerKind;
@@ -226,7 +226,7 @@ impl Kernel {
             tag,
             settles,
             deliveries: item.deliveries,
-            message: &item.message,
+            message: Content::Kept(&item.message),
             expires_in,
             left,
         };

@@ -17,6 +17,7 @@ mod dispatch;
 mod exchange;
 mod group_feed;
 mod line;
+mod pass;
 mod recall;
 mod spec;
 mod transaction;
