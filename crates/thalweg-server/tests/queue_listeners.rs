@@ -155,9 +155,8 @@ fn whoever_speaks_a_protocol_of_queues_lives_on_one_shard_whatever_the_transport
             "listeners.w.bind=127.0.0.1:0",
         ],
     );
-    let mut kept: Vec<Box<dyn std::any::Any>> = Vec::new();
-    kept.push(Box::new(Amqp::over(tcp(&server, "amqp"), "PLAIN", b"\0guest\0guest", "/", 0)));
-    kept.push(Box::new(Amqp::over(unix(&amqp_socket), "PLAIN", b"\0guest\0guest", "/", 0)));
+    let _over_tcp = Amqp::over(tcp(&server, "amqp"), "PLAIN", b"\0guest\0guest", "/", 0);
+    let _over_unix = Amqp::over(unix(&amqp_socket), "PLAIN", b"\0guest\0guest", "/", 0);
     let mut plain = tcp(&server, "stomp");
     speak_stomp(&mut plain);
     let mut local = unix(&stomp_socket);

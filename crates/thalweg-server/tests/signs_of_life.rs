@@ -81,14 +81,14 @@ fn a_peer_that_wants_signs_of_life_gets_them_and_need_not_give_any() {
 
 #[test]
 fn a_peer_that_promised_signs_of_life_and_gives_none_is_disconnected_and_one_that_gives_parts_is_not() {
-    let (server, _folder) = start(&["stomp.heart_beat=500ms"]);
-    let (mut silent, _) = stomp_connect(&server, "500,0");
-    let (mut slow, _) = stomp_connect(&server, "500,0");
+    let (server, _folder) = start(&["stomp.heart_beat=1s"]);
+    let (mut silent, _) = stomp_connect(&server, "1000,0");
+    let (mut slow, _) = stomp_connect(&server, "1000,0");
     // A frame that comes in small pieces, for longer than a silent peer is borne with.
     slow.set_read_timeout(Some(Duration::from_millis(100))).expect("a time limit");
     slow.write_all(b"SEND\ndestination:/topic/a\nreceipt:1\n\n").expect("it leaves");
     let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(3) {
+    while since.elapsed() < Duration::from_secs(5) {
         slow.write_all(b"x").expect("it is still there");
         let error = slow.read(&mut [0; 100]).expect_err("nobody says anything");
         assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
@@ -96,7 +96,7 @@ fn a_peer_that_promised_signs_of_life_and_gives_none_is_disconnected_and_one_tha
     slow.write_all(b"\0").expect("it leaves");
     slow.set_read_timeout(Some(PATIENCE)).expect("a time limit");
     read_until(&mut slow, &mut Vec::new(), |heard| heard.starts_with(b"RECEIPT\n") && heard.contains(&0));
-    assert!(is_closed(&mut silent), "nothing came from it for three seconds");
+    assert!(is_closed(&mut silent), "nothing came from it for five seconds");
     drop(server);
 }
 
@@ -119,9 +119,9 @@ fn an_amqp_client_hears_something_in_half_its_interval_and_is_let_go_after_two_s
 /// What a peer says while it has not taken our answers waits in its socket, so silence is no sign of its death.
 #[test]
 fn a_consumer_that_takes_a_large_message_slowly_is_not_taken_for_dead() {
-    const BYTES: usize = 48 << 20;
-    let (server, _folder) = start(&["amqp.message_bytes_max=64MiB"]);
-    let mut consumer = Amqp::connect(address(&server, "amqp"), 1);
+    const BYTES: usize = 64 << 20;
+    let (server, _folder) = start(&["amqp.message_bytes_max=128MiB"]);
+    let mut consumer = Amqp::connect(address(&server, "amqp"), 2);
     consumer.declare_queue("jobs");
     Amqp::connect(address(&server, "amqp"), 0).publish("", "jobs", &vec![7; BYTES]);
     consumer.consume("jobs");
