@@ -502,14 +502,13 @@ pub fn document() -> String {
         let _ = write!(out, " | {}", protocol.capabilities().name);
     }
     out.push_str(" |\n|---|---|---|---|---|\n");
-    let no = |text: Option<&'static str>| text.unwrap_or("–").to_owned();
-    let rows: [(&str, fn(&Capabilities, &dyn Fn(Option<&'static str>) -> String) -> String); 14] = [
-        ("at best", |c, _| c.reliability.to_owned()),
-        ("address", |c, _| c.syntax.example.to_owned()),
-        ("wildcards", |c, _| format!("`{}` `{}`", c.syntax.wildcards.0, c.syntax.wildcards.1)),
-        ("escaped in a level", |c, _| c.syntax.escaped.to_owned()),
-        ("longest address", |c, _| c.address_bytes_max.map_or("–".to_owned(), |max| format!("{max} bytes"))),
-        ("user properties", |c, _| {
+    let rows: [(&str, fn(&Capabilities) -> String); 14] = [
+        ("at best", |c| c.reliability.to_owned()),
+        ("address", |c| c.syntax.example.to_owned()),
+        ("wildcards", |c| format!("`{}` `{}`", c.syntax.wildcards.0, c.syntax.wildcards.1)),
+        ("escaped in a level", |c| c.syntax.escaped.to_owned()),
+        ("longest address", |c| c.address_bytes_max.map_or("–".to_owned(), |max| format!("{max} bytes"))),
+        ("user properties", |c| {
             match c.properties {
                 PropertyModel::No => "–",
                 PropertyModel::RepeatableText => "text, names repeat",
@@ -518,8 +517,8 @@ pub fn document() -> String {
             }
             .to_owned()
         }),
-        ("reply to", |c, no| no(c.reply_to)),
-        ("expiry", |c, _| {
+        ("reply to", |c| or_dash(c.reply_to)),
+        ("expiry", |c| {
             match c.expiry {
                 None => "–",
                 Some(ExpiryUnit::Seconds) => "seconds",
@@ -527,24 +526,28 @@ pub fn document() -> String {
             }
             .to_owned()
         }),
-        ("priority", |c, _| c.priority_max.map_or("–".to_owned(), |max| format!("0 to {max}"))),
-        ("last value, set by", |c, no| no(c.last_value_in)),
-        ("last value, asked by", |c, _| c.last_value_out.to_owned()),
-        ("delivered before", |c, _| match c.redelivered {
+        ("priority", |c| c.priority_max.map_or("–".to_owned(), |max| format!("0 to {max}"))),
+        ("last value, set by", |c| or_dash(c.last_value_in)),
+        ("last value, asked by", |c| c.last_value_out.to_owned()),
+        ("delivered before", |c| match c.redelivered {
             Redelivered::ToAnybody(how) => how.to_owned(),
             Redelivered::ToItsSession(how) => format!("{how}, to the session that had it"),
         }),
-        ("queue `name`", |c, _| c.queue.to_owned()),
-        ("group `g` on `a/+`", |c, _| c.group.to_owned()),
+        ("queue `name`", |c| c.queue.to_owned()),
+        ("group `g` on `a/+`", |c| c.group.to_owned()),
     ];
     for (title, read) in rows {
         let _ = write!(out, "| {title}");
         for protocol in Protocol::ALL {
-            let _ = write!(out, " | {}", read(protocol.capabilities(), &no));
+            let _ = write!(out, " | {}", read(protocol.capabilities()));
         }
         out.push_str(" |\n");
     }
     out
+}
+
+fn or_dash(text: Option<&'static str>) -> String {
+    text.unwrap_or("–").to_owned()
 }
 
 #[cfg(test)]

@@ -195,6 +195,12 @@ impl Options {
         self
     }
 
+    /// Starts the broker if it is one that speaks AMQP and STOMP.
+    pub fn start_for_queues(self) -> Option<Broker> {
+        let oracle = std::env::var("THALWEG_TEST_BROKER").is_ok_and(|broker| broker != "thalweg");
+        (!oracle).then(|| self.start())
+    }
+
     /// Starts the broker and returns once its log says `ready`.
     pub fn start(self) -> Broker {
         let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {

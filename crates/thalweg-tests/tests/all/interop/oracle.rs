@@ -36,14 +36,15 @@ fn facts(value: &Value) -> Facts {
 }
 
 /// A broker that knows the user whom every RabbitMQ knows.
-fn broker() -> Broker {
+fn broker() -> Option<Broker> {
     let users = std::env::temp_dir().join(format!("thalweg-oracle-users-{}", std::process::id()));
     add_password(&users, "guest", b"guest").expect("the temporary folder is writable");
     let text = fs::read_to_string(&users).expect("it was just written");
     let _ = fs::remove_file(&users);
     let listeners = ["amqp", "stomp", "stomp-ws"];
     let guarded = Broker::with().queues().file("users", &text).set("access.password_file", "{folder}/users");
-    listeners.iter().fold(guarded, |options, name| options.set(&format!("listeners.{name}.anonymous"), "false")).start()
+    let anonymous = |name: &&str| format!("listeners.{name}.anonymous");
+    listeners.iter().fold(guarded, |options, name| options.set(&anonymous(name), "false")).start_for_queues()
 }
 
 fn play(protocol: &str, address: SocketAddr) -> Facts {
@@ -87,8 +88,9 @@ fn without_words(fact: &str) -> &str {
     fact.find("error '").map_or(fact, |at| &fact[..at + 5])
 }
 
+/// `…` stands for anything.
 fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
+    match pattern.split_once('…') {
         None => pattern == text,
         Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
             (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(rest, &text[at..]))
@@ -133,13 +135,13 @@ fn compare(protocol: &str, address: SocketAddr) {
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn amqp_does_what_rabbitmq_does() {
-    let broker = broker();
+    let Some(broker) = broker() else { return };
     compare("amqp", broker.amqp());
 }
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn stomp_does_what_rabbitmq_does() {
-    let broker = broker();
+    let Some(broker) = broker() else { return };
     compare("stomp", broker.stomp());
 }

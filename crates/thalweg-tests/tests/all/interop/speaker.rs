@@ -32,6 +32,11 @@ pub const SPEAKERS: [(Protocol, Library); 11] = [
 /// One of each protocol, for what costs time.
 pub const ONE_EACH: [(Protocol, Library); 4] = [SPEAKERS[0], SPEAKERS[2], SPEAKERS[5], SPEAKERS[9]];
 
+/// A broker with listeners for all of them; none, and nothing to test, if another broker plays Thalweg's part.
+pub fn broker() -> Option<Broker> {
+    Broker::with().queues().start_for_queues()
+}
+
 /// Where a message goes or what is wanted, in everybody's words.
 #[derive(Clone, Debug)]
 pub struct Place {
