@@ -25,6 +25,8 @@ pub(super) struct Channel {
     pub(super) mode: Mode,
     /// The queue that is asked for one message tells how often it was delivered.
     pub(super) get_counts: bool,
+    /// The queue that stands behind direct reply-to, and its consumer, which it ends with.
+    pub(super) reply: Option<(Box<str>, u32)>,
     /// The last publish, so that another like it costs comparisons only.
     pub(super) memo: Option<Box<Memo>>,
 }
@@ -71,6 +73,13 @@ impl Channels {
         self.entries.get_mut(self.last)
     }
 
+    pub(super) fn get(&self, number: u16) -> Option<&Channel> {
+        match self.entries.get(self.last) {
+            Some(channel) if channel.number == number => Some(channel),
+            _ => self.entries.get(self.place(number).ok()?),
+        }
+    }
+
     fn insert(&mut self, number: u16) {
         if let Err(place) = self.place(number) {
             self.entries.insert(place, Channel { number, ..Channel::default() });
@@ -104,6 +113,9 @@ impl Channel {
 
     pub(super) fn remove_consumer(&mut self, number: u32) -> Option<Consumer> {
         let place = self.consumers.binary_search_by_key(&number, |consumer| consumer.number).ok()?;
+        if self.reply.as_ref().is_some_and(|(_, consumer)| *consumer == number) {
+            self.reply = None;
+        }
         Some(self.consumers.remove(place))
     }
 }

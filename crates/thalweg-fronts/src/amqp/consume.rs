@@ -46,14 +46,18 @@ impl Request<'_> {
         }
         let thing = self.about_queue(&name, "read").thing();
         let priority = Arguments { table: consume.arguments, thing: &thing }.consumer_priority()?;
-        let source = if name == names::DIRECT_REPLY {
-            self.reply_queue(consume)?
+        let reply_queue = if name == names::DIRECT_REPLY { Some(self.reply_queue(consume)?) } else { None };
+        let source = if let Some(queue) = &reply_queue {
+            queue_address(self.tenant(), queue)
         } else {
             names::group_source(self.tenant(), &name).unwrap_or_else(|| queue_address(self.tenant(), &name))
         };
         // The peer hears of its consumer before the first message; if there is none after all, that was never said.
         let counts = self.counts(&source);
         let Some(number) = self.add_consumer(&tag, counts) else { return Ok(()) };
+        if let (Some(queue), Some(channel)) = (reply_queue, self.channel()) {
+            channel.reply = Some((queue.into(), number));
+        }
         let before = self.links.get(self.id).map_or(0, |link| link.output().len());
         if !consume.no_wait {
             self.answer(&Method::BasicConsumeOk(ConsumeOk { consumer_tag: &tag }));
@@ -95,25 +99,21 @@ impl Request<'_> {
         Some(number)
     }
 
-    /// The queue of this connection's replies, which is made when it is first asked for.
+    /// Makes the queue of a channel's replies, which ends with its consumer.
     fn reply_queue(&mut self, consume: &Consume<'_>) -> Result<String, Fault> {
         if !consume.no_ack {
             return Err(Fault::precondition("reply consumer cannot acknowledge"));
         }
-        let known = self.front().and_then(|front| front.reply_queue.clone());
-        let name = match known {
-            Some(_) => return Err(Fault::precondition("reply consumer already set")),
-            None => self.fresh_name(&format!("{}.", names::DIRECT_REPLY)),
-        };
+        if self.channel().is_some_and(|channel| channel.reply.is_some()) {
+            return Err(Fault::precondition("reply consumer already set"));
+        }
+        let name = self.fresh_name(&format!("{}.", names::DIRECT_REPLY));
         let address = queue_address(self.tenant(), &name);
         let limits = QueueLimits { label: arguments::CLASSIC.into(), ..QueueLimits::default() };
         let spec = QueueSpec { address: &address, durable: false, exclusive: true, auto_delete: true, limits };
         let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
         declared.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
-        if let Some(front) = self.front() {
-            front.reply_queue = Some(name.into());
-        }
-        Ok(address)
+        Ok(name)
     }
 
     pub(super) fn cancel(&mut self, cancel: &Cancel<'_>) -> Result<(), Fault> {

@@ -26,7 +26,7 @@ use crate::probe::Mark;
 use channel::{Channel, Channels};
 use connect::{Admitted, Capabilities};
 use fault::{About, Fault};
-use publish::Handled;
+use publish::{Handled, Postponed};
 use std::sync::Arc;
 use thalweg_amqp::{Event, Gathered, Method, MethodId, PeerFault, ReplyCode, Scope, ServerLimits, ServerSide};
 use thalweg_kernel::access::Access;
@@ -71,8 +71,8 @@ pub struct AmqpFront {
     channels: Channels,
     /// Channels on which publishes have to be confirmed when the input is done with.
     owing: Vec<u16>,
-    /// The queue of this connection that stands behind direct reply-to.
-    reply_queue: Option<Box<str>>,
+    /// A message that came in pieces and waits for room in the journal; nothing is read before it has gone.
+    postponed: Option<Box<Postponed>>,
     /// Where the last delivery came from.
     origin: names::Origin,
     /// Why the connection ended, for logs.
@@ -133,7 +133,7 @@ impl AmqpFront {
             tenant: "".into(),
             channels: Channels::default(),
             owing: Vec::new(),
-            reply_queue: None,
+            postponed: None,
             origin: names::Origin::default(),
             fault: None,
         }
@@ -202,15 +202,24 @@ impl AmqpFront {
         if front.holds_input() || front.state == State::Closed {
             return Step::Hold;
         }
+        if front.postponed.is_some() && AmqpFront::publish_postponed(links, id, now, kernel) == Handled::Later {
+            return Step::Hold;
+        }
+        let Some(front) = AmqpFront::of(links, id) else { return Step::Hold };
         let mut gathered = Gathered::default();
         let input = front.machine.handle_input(bytes, &mut gathered);
         links.mark(Mark::WireDecode);
         match input {
             Ok(Some((consumed, Event::Publish(publish)))) => {
-                let can_wait = bytes.as_ptr_range().contains(&publish.header.as_ptr());
-                match AmqpFront::on_publish(links, id, &publish, can_wait, now, kernel) {
+                // What came in pieces is not in the input any more and cannot be handed in again.
+                let is_in_input = bytes.as_ptr_range().contains(&publish.header.as_ptr());
+                match AmqpFront::on_publish(links, id, &publish, now, kernel) {
                     Handled::Done => Step::Consumed(consumed),
-                    Handled::Later => Step::Hold,
+                    Handled::Later if is_in_input => Step::Hold,
+                    Handled::Later => {
+                        AmqpFront::postpone(links, id, &publish);
+                        Step::Consumed(consumed)
+                    }
                 }
             }
             Ok(Some((consumed, event))) => {

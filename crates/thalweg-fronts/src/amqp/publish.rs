@@ -88,13 +88,11 @@ impl Memo {
 }
 
 impl AmqpFront {
-    /// `can_wait`: it is all in the input and can be handed in again.
     #[inline]
     pub(super) fn on_publish(
         links: &mut Links,
         id: LinkId,
         publish: &Publish<'_>,
-        can_wait: bool,
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
@@ -114,7 +112,7 @@ impl AmqpFront {
             channel.memo = Some(memo);
         }
         match published {
-            Ok(Outcome::Full) if kind == Kind::Plain && can_wait => {
+            Ok(Outcome::Full) if kind == Kind::Plain => {
                 // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
                 if let Some(link) = links.get_mut(id) {
                     link.pause_until = Some(now + FULL_PAUSE);
@@ -125,6 +123,53 @@ impl AmqpFront {
             Err(fault) => request.fail(&fault),
         }
         Handled::Done
+    }
+}
+
+/// A message that waits for room in the journal.
+pub(super) struct Postponed {
+    ch: u16,
+    exchange: Box<str>,
+    routing_key: Box<str>,
+    mandatory: bool,
+    header: Box<[u8]>,
+    payload: Box<[u8]>,
+}
+
+impl AmqpFront {
+    /// Keeps a message until it is asked again.
+    #[cold]
+    pub(super) fn postpone(links: &mut Links, id: LinkId, publish: &Publish<'_>) {
+        let Publish { ch, exchange, routing_key, mandatory, header, payload, .. } = *publish;
+        if let Some(front) = AmqpFront::of(links, id) {
+            let (exchange, routing_key) = (exchange.into(), routing_key.into());
+            let (header, payload) = (header.into(), payload.into());
+            front.postponed = Some(Box::new(Postponed { ch, exchange, routing_key, mandatory, header, payload }));
+        }
+    }
+
+    #[cold]
+    pub(super) fn publish_postponed(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) -> Handled {
+        let Some(postponed) = AmqpFront::of(links, id).and_then(|front| front.postponed.take()) else {
+            return Handled::Done;
+        };
+        let Postponed { ch, exchange, routing_key, mandatory, header, payload } = &*postponed;
+        let publish = Publish {
+            ch: *ch,
+            exchange,
+            routing_key,
+            mandatory: *mandatory,
+            immediate: false,
+            // They were checked when it came.
+            properties: BasicProperties::of_header(header).unwrap_or_default(),
+            payload,
+            header,
+        };
+        let handled = AmqpFront::on_publish(links, id, &publish, now, kernel);
+        if let (Handled::Later, Some(front)) = (handled, AmqpFront::of(links, id)) {
+            front.postponed = Some(postponed);
+        }
+        handled
     }
 }
 
@@ -278,7 +323,7 @@ impl AmqpFront {
         let p = &publish.properties;
         let mut header = None;
         if p.reply_to == Some(names::DIRECT_REPLY) {
-            let Some(queue) = &self.reply_queue else {
+            let Some((queue, _)) = self.channels.get(publish.ch).and_then(|channel| channel.reply.as_ref()) else {
                 return Err(Fault::precondition("fast reply consumer does not exist"));
             };
             header = Some(with_reply_to(publish.header, p, queue));

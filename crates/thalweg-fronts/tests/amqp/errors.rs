@@ -1,8 +1,9 @@
 //! What clients are told when something cannot be done: codes and texts that they, and their tests, look for.
 
-use crate::world::{Said, World};
+use crate::world::{Hello, Said, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, Method};
+use thalweg_kernel::access::{Otherwise, Rules};
 
 fn is_told(method: Method<'_>, code: u16, text: &str) {
     let mut world = World::new();
@@ -143,4 +144,43 @@ fn confirms_that_were_owed_come_before_the_channel_ends() {
         matches!(&said[..], [Said::Ack { tag: 2, multiple: true }, Said::ChannelClosed { code: 404, .. }]),
         "{said:?}"
     );
+}
+
+#[test]
+fn what_the_access_rules_do_not_allow_is_refused_on_every_verb() {
+    let verbs: [(&str, Method<'_>); 8] = [
+        ("declare a queue", Method::QueueDeclare(queue::Declare { queue: "mine", ..Default::default() })),
+        ("declare an exchange", {
+            Method::ExchangeDeclare(exchange::Declare { exchange: "mine", kind: "direct", ..Default::default() })
+        }),
+        ("bind", Method::QueueBind(queue::Bind { queue: "q", exchange: "x", ..Default::default() })),
+        ("consume", Method::BasicConsume(basic::Consume { queue: "q", ..Default::default() })),
+        ("get", Method::BasicGet(basic::Get { queue: "q", no_ack: true })),
+        ("purge", Method::QueuePurge(queue::Purge { queue: "q", ..Default::default() })),
+        ("delete a queue", Method::QueueDelete(queue::Delete { queue: "q", ..Default::default() })),
+        ("delete an exchange", Method::ExchangeDelete(exchange::Delete { exchange: "x", ..Default::default() })),
+    ];
+    let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("no rule is wrong").compile("c", None);
+    for (verb, method) in verbs {
+        let mut world = World::new();
+        let other = world.connect();
+        world.declare(other, "q");
+        world.exchange(other, "x", "direct");
+        let who = world.connect_with(&Hello { anonymous: Some(nothing.clone()), ..Hello::default() });
+        world.channel(who, 1);
+        let said = world.call(who, &method);
+        let is_refused = matches!(&said[..], [Said::ChannelClosed { code: 403, text, .. }]
+            if text.starts_with("ACCESS_REFUSED - ") && text.ends_with(" refused for user 'guest'"));
+        assert!(is_refused, "{verb}: {said:?}");
+    }
+    for (exchange, routing_key) in [("", "q"), ("x", "k"), ("amq.topic", "a.b")] {
+        let mut world = World::new();
+        let other = world.connect();
+        world.declare(other, "q");
+        world.exchange(other, "x", "direct");
+        let who = world.connect_with(&Hello { anonymous: Some(nothing.clone()), ..Hello::default() });
+        world.channel(who, 1);
+        world.publish(who, exchange, routing_key, "m");
+        assert!(matches!(&world.said(who)[..], [Said::ChannelClosed { code: 403, .. }]), "publish to {exchange}");
+    }
 }

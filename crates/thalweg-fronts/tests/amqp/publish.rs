@@ -238,3 +238,59 @@ fn direct_reply_to_needs_no_queue_of_ones_own() {
     world.publish_with(server, &publish("", "rpc"), &request, "ping");
     assert!(matches!(&world.said(server)[..], [Said::ChannelClosed { code: 406, .. }]));
 }
+
+#[test]
+fn each_channel_has_replies_of_its_own_as_long_as_it_listens() {
+    let mut world = World::new();
+    let (caller, server) = (world.connect(), world.connect());
+    world.declare(server, "rpc");
+    world.channel(caller, 2);
+    let listen =
+        basic::Consume { queue: "amq.rabbitmq.reply-to", no_ack: true, consumer_tag: "r", ..Default::default() };
+    for ch in [1, 2] {
+        world.says(caller, |machine, up| machine.method(ch, &Method::BasicConsume(listen), up));
+    }
+    assert_eq!(world.said(caller), [Said::Consuming("r".into()), Said::Consuming("r".into())]);
+    let request = BasicProperties { reply_to: Some("amq.rabbitmq.reply-to"), ..BasicProperties::default() };
+    world.says(caller, |machine, up| {
+        machine.publish(2, &publish("", "rpc"), ContentHeader::Properties(&request), b"ping", up).expect("small")
+    });
+    let got = world.get(server, "rpc").expect("the request");
+    let reply_to = got.properties().reply_to.expect("it says where to").to_owned();
+    world.publish(server, "", &reply_to, "pong");
+    assert_eq!(world.got(caller).iter().map(|got| (got.ch, got.text())).collect::<Vec<_>>(), [(2, "pong")]);
+    // Who listens twice is told; who has stopped may listen again.
+    let cancel = basic::Cancel { consumer_tag: "r", no_wait: false };
+    assert_eq!(world.call(caller, &Method::BasicCancel(cancel)), [Said::Cancelled("r".into())]);
+    assert_eq!(world.consume_with(caller, &listen), [Said::Consuming("r".into())]);
+    let again = basic::Consume { consumer_tag: "s", ..listen };
+    let text = "PRECONDITION_FAILED - reply consumer already set".into();
+    assert_eq!(world.consume_with(caller, &again), [Said::ChannelClosed { ch: 1, code: 406, text }]);
+}
+
+#[test]
+fn who_cannot_be_refused_waits_while_the_disk_is_full_however_its_message_came() {
+    for pieces in [false, true] {
+        let mut world = World::with(Limits { journal: true, ..Limits::default() }, Default::default());
+        let (who, other) = (world.connect(), world.connect());
+        world.declare_with(who, &queue::Declare { queue: "q", durable: true, ..Default::default() });
+        world.kernel.set_journal_full(true);
+        let persistent = BasicProperties { delivery_mode: Some(2), ..BasicProperties::default() };
+        let mut bytes = Vec::new();
+        world.says(who, |machine, _| {
+            for body in ["1", "2"] {
+                let header = ContentHeader::Properties(&persistent);
+                machine.publish(1, &publish("", "q"), header, body.as_bytes(), &mut bytes).expect("small");
+            }
+        });
+        let (first, second) = bytes.split_at(if pieces { 30 } else { 0 });
+        world.says(who, |_, up| up.extend_from_slice(first));
+        world.says(who, |_, up| up.extend_from_slice(second));
+        world.wait(Span::from_millis(500));
+        assert_eq!(world.get(other, "q"), None);
+        world.kernel.set_journal_full(false);
+        world.wait(Span::from_millis(500));
+        let texts: Vec<_> = std::iter::from_fn(|| world.get(other, "q")).map(|got| got.text().to_owned()).collect();
+        assert_eq!(texts, ["1", "2"], "in pieces: {pieces}");
+    }
+}
