@@ -462,6 +462,9 @@ fn in_syntax(from: &Capabilities, to: &Capabilities) -> Cell {
     if from.syntax == to.syntax { Cell::Exact } else { Cell::Rule(Rule::OtherSyntax) }
 }
 
+/// A row of the table of capabilities: its head, and what it says of a protocol.
+type Row = (&'static str, fn(&Capabilities) -> String);
+
 /// `docs/interop.md`, all of it.
 pub fn document() -> String {
     let mut out = String::from(
@@ -502,7 +505,7 @@ pub fn document() -> String {
         let _ = write!(out, " | {}", protocol.capabilities().name);
     }
     out.push_str(" |\n|---|---|---|---|---|\n");
-    let rows: [(&str, fn(&Capabilities) -> String); 14] = [
+    let rows: [Row; 14] = [
         ("at best", |c| c.reliability.to_owned()),
         ("address", |c| c.syntax.example.to_owned()),
         ("wildcards", |c| format!("`{}` `{}`", c.syntax.wildcards.0, c.syntax.wildcards.1)),
