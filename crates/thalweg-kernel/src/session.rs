@@ -634,6 +634,15 @@ impl Kernel {
         self.publish_will(id, now, fx);
         self.close_lines(id, now, fx);
         let moved = self.take_group_copies(id);
+        // A queue outlives whoever took from it; a group that sessions share ends with its last member.
+        let (fed, moved): (Vec<Entry>, Vec<Entry>) = moved.into_iter().partition(|entry| self.is_fed(entry.group));
+        if let Some(session) = self.sessions.get_mut(id)
+            && !fed.is_empty()
+        {
+            session.congested = true;
+            let number = session.uid;
+            self.return_to_groups(number, fed, now, fx);
+        }
         self.drop_all_subscriptions(id, now, fx);
         let Some(mut session) = self.sessions.remove(id) else { return };
         if session.link.is_some() {
