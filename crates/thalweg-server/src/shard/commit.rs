@@ -164,7 +164,9 @@ impl Commits {
     }
 
     fn give_back(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX && buffer.capacity() <= BATCH_BYTES {
+        // A full batch is a little longer than its bound, and its buffer grew by doubling: without those, each full batch
+        // would grow from nothing again.
+        if self.spare.len() < SPARE_MAX && buffer.capacity() <= 2 * BATCH_BYTES {
             self.spare.push(buffer);
         }
     }
