@@ -166,7 +166,10 @@ impl Rounds {
         let shards = 1 + luck.below(3);
         let segment = [1, 1, 4, large][luck.below(4)];
         let checkpoint = [1, 4, 256][luck.below(3)];
+        // Small queues of AMQP and STOMP go to the disk at once, large ones never.
+        let memory = if segment == 1 { "4KiB" } else { "16MiB" };
         let settings = [
+            format!("queues.memory_bytes_max={memory}"),
             format!("shards={shards}"),
             format!("journal.segment_bytes={segment}MiB"),
             format!("journal.checkpoint_bytes={checkpoint}MiB"),

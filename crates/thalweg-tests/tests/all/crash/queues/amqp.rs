@@ -27,6 +27,8 @@ const CONNECTION_CLOSE: Call = Call(10, 50);
 const EXCHANGE_DECLARE: Call = Call(40, 10);
 const QUEUE_DECLARE: Call = Call(50, 10);
 const QUEUE_BIND: Call = Call(50, 20);
+const QUEUE_PURGE: Call = Call(50, 30);
+const QUEUE_UNBIND: Call = Call(50, 50);
 const QUEUE_DELETE: Call = Call(50, 40);
 const QOS: Call = Call(60, 10);
 const CONSUME: Call = Call(60, 20);
@@ -51,6 +53,8 @@ pub enum Trouble {
 pub struct Delivery {
     pub tag: u64,
     pub redelivered: bool,
+    /// The content header's flags and properties, as they came.
+    pub properties: Vec<u8>,
     pub body: Vec<u8>,
 }
 
@@ -87,7 +91,14 @@ struct Content {
     arguments: Vec<u8>,
     /// Unknown until the content header is there.
     size: Option<usize>,
+    properties: Vec<u8>,
     body: Vec<u8>,
+}
+
+impl Content {
+    fn of(method: (u16, u16), arguments: Vec<u8>) -> Self {
+        Self { method, arguments, size: None, properties: Vec::new(), body: Vec::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -145,9 +156,20 @@ impl Amqp {
         self.ask(CHANNEL, QUEUE_DECLARE, &arguments).map(drop)
     }
 
-    /// A passive declare; answers when all that was said before has been heard.
-    pub fn look(&mut self, queue: &str) -> Result<(), Trouble> {
-        self.ask(CHANNEL, QUEUE_DECLARE, &[short(0), short_text(queue), vec![1], long(0)]).map(drop)
+    /// A passive declare; answers when all that was said before has been heard. How many messages wait.
+    pub fn look(&mut self, queue: &str) -> Result<u32, Trouble> {
+        let answer = self.ask(CHANNEL, QUEUE_DECLARE, &[short(0), short_text(queue), vec![1], long(0)])?;
+        let count = &answer[1 + usize::from(answer[0])..];
+        Ok(u32::from_be_bytes([count[0], count[1], count[2], count[3]]))
+    }
+
+    pub fn purge_queue(&mut self, name: &str) -> Result<(), Trouble> {
+        self.ask(CHANNEL, QUEUE_PURGE, &[short(0), short_text(name), vec![0]]).map(drop)
+    }
+
+    pub fn unbind(&mut self, queue: &str, exchange: &str, key: &str) -> Result<(), Trouble> {
+        let names = [short_text(queue), short_text(exchange), short_text(key)].concat();
+        self.ask(CHANNEL, QUEUE_UNBIND, &[short(0), names, long(0)]).map(drop)
     }
 
     pub fn delete_queue(&mut self, name: &str) -> Result<(), Trouble> {
@@ -178,9 +200,14 @@ impl Amqp {
 
     /// A persistent message, mandatory.
     pub fn publish(&mut self, exchange: &str, key: &str, body: &[u8]) {
+        self.publish_with(exchange, key, &[&DELIVERY_MODE.to_be_bytes()[..], &[2]].concat(), body);
+    }
+
+    /// A mandatory message with flags and properties as given.
+    pub fn publish_with(&mut self, exchange: &str, key: &str, properties: &[u8], body: &[u8]) {
         let arguments = [short(0), short_text(exchange), short_text(key), vec![1]].concat();
         let size = body.len() as u64;
-        let header = [short(60), short(0), size.to_be_bytes().to_vec(), short(DELIVERY_MODE), vec![2]].concat();
+        let header = [short(60), short(0), size.to_be_bytes().to_vec(), properties.to_vec()].concat();
         let mut bytes = frame(1, CHANNEL, &[short(60), short(40), arguments].concat());
         bytes.extend(frame(2, CHANNEL, &header));
         // No larger frames than the smallest that anybody must take.
@@ -295,6 +322,7 @@ impl Amqp {
             (2, Some(content)) => {
                 let size = u64::from_be_bytes(payload[4..12].try_into().expect("eight bytes"));
                 content.size = Some(size as usize);
+                content.properties = payload[12..].to_vec();
             }
             (3, Some(content)) => content.body.extend(payload),
             (8, _) => {}
@@ -312,7 +340,7 @@ impl Amqp {
         let confirmed = |multiple: u8| (tag(&arguments), arguments[8] & multiple != 0);
         match (class, method) {
             (60, 50 | 60 | 71) => {
-                self.content = Some(Content { method: (class, method), arguments, size: None, body: Vec::new() });
+                self.content = Some(Content::of((class, method), arguments));
             }
             (60, 72) => self.answers.push_back(Answer::Got(None)),
             (60, 80) => {
@@ -343,14 +371,16 @@ impl Amqp {
     }
 
     fn take_content(&mut self, content: Content) {
-        let Content { method, arguments, body, .. } = content;
+        let Content { method, arguments, properties, body, .. } = content;
         match method {
             (60, 60) => {
                 let rest = &arguments[1 + usize::from(arguments[0])..];
-                self.events.push_back(Event::Deliver(Delivery { tag: tag(rest), redelivered: rest[8] & 1 == 1, body }));
+                let (tag, redelivered) = (tag(rest), rest[8] & 1 == 1);
+                self.events.push_back(Event::Deliver(Delivery { tag, redelivered, properties, body }));
             }
             (60, 71) => {
-                let delivery = Delivery { tag: tag(&arguments), redelivered: arguments[8] & 1 == 1, body };
+                let (tag, redelivered) = (tag(&arguments), arguments[8] & 1 == 1);
+                let delivery = Delivery { tag, redelivered, properties, body };
                 self.answers.push_back(Answer::Got(Some(delivery)));
             }
             _ => self.events.push_back(Event::Returned(body)),

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 mod amqp;
 mod book;
+mod changes;
+mod content;
 mod publishers;
 mod stomp;
 mod survey;
@@ -305,6 +307,8 @@ fn everything(book: &mut Book) -> Cast {
     let till = casting.queue("till", None);
     let vault = casting.queue("vault", None);
     let mixed = casting.queue("mixed", None);
+    let deep = casting.queue("deep", None);
+    let shared = casting.queue("shared", None);
     casting.book.dead_letters(rough, dead);
     casting.book.moves(till, vault);
     let topology = &mut casting.cast.topology;
@@ -334,6 +338,9 @@ fn everything(book: &mut Book) -> Cast {
         ];
         casting.publisher(who, publishers::transactions, routes);
     }
+    let routes = vec![casting.route("long", "", "deep", &[deep]), casting.route("long", "", "shared", &[shared])];
+    casting.publisher("long", publishers::confirmed, routes);
+    casting.publisher("changer", changes::changer, Vec::new());
     let routes = vec![
         casting.route("stomp", "", "/queue/orders", &[orders]),
         casting.route("stomp", "", "/amq/queue/rough", &[rough]),
@@ -345,6 +352,7 @@ fn everything(book: &mut Book) -> Cast {
         casting.route("mqtt", "", "m/one", &[mixed]),
         casting.route("mqtt", "", "m/two", &[mixed]),
         casting.route("mqtt", "", "$q/orders", &[orders]),
+        casting.route("mqtt", "", "$q/shared", &[shared]),
     ];
     casting.publisher("mqtt", publishers::quality_1, routes);
 
@@ -370,6 +378,11 @@ fn everything(book: &mut Book) -> Cast {
     casting.taker(takers::pushed, manner("vault-amqp", (vault, "vault"), 50, RESTLESS));
     casting.taker(takers::by_stomp, manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS));
     casting.taker(takers::pushed, manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS));
+    // Away most of the time, so that much waits; without a limit, so that much is unsettled.
+    casting.taker(takers::pushed, alone(manner("deep-alone", (deep, "deep"), 0, ((0.2, 0.4), (0.5, 2.5)))));
+    casting.taker(takers::by_mqtt, manner("shared-mqtt-1", (shared, "shared"), 0, RESTLESS));
+    casting.taker(takers::by_mqtt, manner("shared-mqtt-2", (shared, "shared"), 0, STEADY));
+    casting.taker(takers::pushed, manner("shared-amqp", (shared, "shared"), 10, RESTLESS));
     casting.cast
 }
 

@@ -245,7 +245,7 @@ enum Promise {
 pub fn quality_1(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
     while !world.is_at_rest() {
         luck.next();
-        let Some((mqtt, tie)) = world.connect(who, || Mqtt::open(world, who)) else { continue };
+        let Some((mqtt, tie)) = world.connect(who, || Mqtt::open(world, who, true)) else { continue };
         let ended = puback_all(world, who, mqtt, ways, Pace::new(&mut luck));
         world.disconnected(who, tie, ended);
     }
@@ -265,10 +265,10 @@ fn puback_all(world: &World, who: &str, mut mqtt: Mqtt, ways: &[Way], mut pace: 
                 let (mark, payload) = world.book().send(way.stream, size, None);
                 id = id.wrapping_add(1).max(1);
                 unconfirmed.insert(id, mark);
-                let _ = mqtt.socket.write_all(&Publish::new(way.key, payload).qos(1, id).bytes(Version::V311));
+                mqtt.send(&Publish::new(way.key, payload).qos(1, id).bytes(Version::V311));
             }
         } else if unconfirmed.is_empty() {
-            let _ = mqtt.socket.write_all(&packet::disconnect());
+            mqtt.send(&packet::disconnect());
             return Ok(());
         }
         if unconfirmed.is_empty() {
@@ -287,20 +287,21 @@ fn puback_all(world: &World, who: &str, mut mqtt: Mqtt, ways: &[Way], mut pace: 
     }
 }
 
-/// An MQTT 3.1.1 connection whose session ends with it.
-struct Mqtt {
+/// An MQTT 3.1.1 connection.
+pub struct Mqtt {
     socket: TcpStream,
     unread: Vec<u8>,
     closed: bool,
 }
 
 impl Mqtt {
-    fn open(world: &World, who: &str) -> Result<Self, Trouble> {
+    /// `clean`: its session ends with it.
+    pub fn open(world: &World, who: &str, clean: bool) -> Result<Self, Trouble> {
         let socket = TcpStream::connect(world.mqtt).map_err(|_| Trouble::Gone)?;
         let ready = socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
         let mut me = Self { socket, unread: Vec::new(), closed: false };
-        let _ = me.socket.write_all(&Connect::new(Version::V311, who).bytes());
+        me.send(&Connect::new(Version::V311, who).clean(clean).bytes());
         match me.packet(ANSWERED_WITHIN)? {
             Some(Packet::Connack { code: 0, .. }) => Ok(me),
             Some(other) => Err(Trouble::Refused(0, format!("{other:?}"))),
@@ -308,7 +309,12 @@ impl Mqtt {
         }
     }
 
-    fn packet(&mut self, within: Duration) -> Result<Option<Packet>, Trouble> {
+    /// A broken connection is found out by the next who reads.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
+    pub fn packet(&mut self, within: Duration) -> Result<Option<Packet>, Trouble> {
         let until = Instant::now() + within;
         loop {
             if let Some(packet) = packet::read(Version::V311, &mut self.unread) {

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::amqp::{Amqp, Delivery, Event, TX_COMMIT, TX_ROLLBACK, TX_SELECT, Trouble};
 use super::book::{Mark, Tie, Verdict, Wrong, is_rough};
+use super::publishers::Mqtt;
 use super::stomp::Stomp;
 use super::world::World;
+use crate::conformance::packet::{self, Packet, Version};
 use crate::crash::luck::Luck;
 
 const LISTENING: Duration = Duration::from_millis(4);
@@ -138,7 +140,7 @@ fn take_pushed(mut hand: Hand, mut amqp: Amqp, luck: &mut Luck) -> Result<(), Tr
         while let Some(event) = amqp.event(patience)? {
             patience = Duration::ZERO;
             match event {
-                Event::Deliver(Delivery { tag, redelivered, body }) => {
+                Event::Deliver(Delivery { tag, redelivered, body, .. }) => {
                     hand.take(tag.to_string(), redelivered, &body, luck);
                 }
                 other => hand.world.book().breach(Wrong::Refused, format!("{} got {other:?}", hand.manner.who)),
@@ -186,7 +188,7 @@ pub fn asked_for(world: &World, manner: &Manner, mut luck: Luck) {
 fn take_asked_for(mut hand: Hand, mut amqp: Amqp, luck: &mut Luck) -> Result<(), Trouble> {
     while !hand.manner.is_leaving(hand.world, hand.leaves) {
         match amqp.get(hand.manner.name)? {
-            Some(Delivery { tag, redelivered, body }) => hand.take(tag.to_string(), redelivered, &body, luck),
+            Some(Delivery { tag, redelivered, body, .. }) => hand.take(tag.to_string(), redelivered, &body, luck),
             None => std::thread::sleep(LISTENING),
         }
         while let Some((name, verdict)) = hand.settle() {
@@ -252,6 +254,55 @@ fn take_by_stomp(mut hand: Hand, mut stomp: Stomp, luck: &mut Luck) -> Result<()
     Ok(())
 }
 
+/// MQTT, as a member of a group that takes from the queue, with a session that outlives its connection. There is no word
+/// for what came before by another way, nor an order.
+pub fn by_mqtt(world: &World, manner: &Manner, mut luck: Luck) {
+    while !world.is_over() {
+        let open = || {
+            let mut mqtt = Mqtt::open(world, manner.who, false)?;
+            let filter = format!("$share/group/$q/{}", manner.name);
+            mqtt.send(&packet::subscribe(Version::V311, 1, &[], &[(&filter, 1)]));
+            Ok(mqtt)
+        };
+        let Some((mqtt, tie)) = world.connect(manner.who, open) else { continue };
+        let ended = take_by_mqtt(hand(world, manner, tie, &mut luck), mqtt, &mut luck);
+        world.disconnected(manner.who, tie, ended);
+        manner.stay_away(world, &mut luck);
+    }
+}
+
+fn take_by_mqtt(mut hand: Hand, mut mqtt: Mqtt, luck: &mut Luck) -> Result<(), Trouble> {
+    // What a PINGRESP will prove.
+    let mut asked = Vec::new();
+    while !hand.manner.is_leaving(hand.world, hand.leaves) {
+        let mut patience = LISTENING;
+        while let Some(packet) = mqtt.packet(patience)? {
+            patience = Duration::ZERO;
+            match packet {
+                Packet::Publish(message) => hand.take(message.id.to_string(), true, &message.payload, luck),
+                Packet::Pingresp => {
+                    let marks = std::mem::take(&mut asked);
+                    hand.world.book().taken(hand.manner.who, hand.manner.queue, &marks, hand.tie.life);
+                }
+                Packet::Suback { codes, .. } if codes == [1] => {}
+                other => hand.world.book().breach(Wrong::Refused, format!("{} got {other:?}", hand.manner.who)),
+            }
+        }
+        while let Some((name, _)) = hand.settle() {
+            mqtt.send(&packet::ack(packet::PUBACK, name.parse().expect("we wrote it")));
+        }
+        if asked.is_empty() && hand.unproven.len() >= PROVEN_AFTER {
+            asked = std::mem::take(&mut hand.unproven);
+            mqtt.send(&packet::pingreq());
+        }
+    }
+    hand.world.book().disconnected(hand.tie);
+    if luck.chance(0.4) {
+        mqtt.send(&packet::disconnect());
+    }
+    Ok(())
+}
+
 /// Takes from one queue and puts into another, both in one transaction.
 pub fn mover(world: &World, manner: &Manner, to: &'static str, mut luck: Luck) {
     while !world.is_over() {
@@ -277,7 +328,7 @@ fn move_all(hand: Hand, mut amqp: Amqp, to: &str, luck: &mut Luck) -> Result<(),
             let Some(event) = amqp.event(LISTENING)? else { break };
             let mut book = hand.world.book();
             match event {
-                Event::Deliver(Delivery { tag, redelivered, body }) => {
+                Event::Deliver(Delivery { tag, redelivered, body, .. }) => {
                     taken.extend(book.hear(who, queue, hand.tie, redelivered, &body).map(|mark| (tag, mark, body)));
                 }
                 other => book.breach(Wrong::Refused, format!("{who} got {other:?}")),

@@ -76,7 +76,7 @@ impl Consumer {
     /// Waits until the broker has heard all that was said.
     fn is_heard(&mut self) {
         match self {
-            Self::Amqp(amqp) => amqp.look(QUEUE),
+            Self::Amqp(amqp) => amqp.look(QUEUE).map(drop),
             Self::Stomp(stomp) => stomp.call("BEGIN", &[("transaction", "mark")], b""),
         }
         .expect("the broker lives");
