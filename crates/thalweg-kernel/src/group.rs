@@ -26,6 +26,8 @@ use thalweg_model::{Message, Reliability, Time};
 /// Members of one filter under one name. The same name on another filter is another group.
 pub(crate) struct Group {
     pub(crate) key: Arc<str>,
+    /// No other group ever had it: places in the list are used again.
+    pub(crate) made: u64,
     /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
     /// this number; otherwise 0.
     pub(crate) number: u64,
@@ -111,6 +113,7 @@ impl Kernel {
         }
         let group = Group {
             key: key.clone(),
+            made: self.next_number(),
             number: 0,
             filter: filter.into(),
             members: Vec::new(),
@@ -248,10 +251,10 @@ impl Kernel {
         self.end_group_durability(index, fx);
         self.tell_membership(index, 0, fx);
         self.hand_over_waiting(index, now, fx);
-        self.forget_group_if_empty(index);
+        self.forget_group_if_empty(index, now, fx);
     }
 
-    pub(crate) fn forget_group_if_empty(&mut self, index: u32) {
+    pub(crate) fn forget_group_if_empty<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         let Some(group) = self.group_mut(index) else { return };
         if !group.members.is_empty() || !group.peers.is_empty() {
             return;
@@ -264,7 +267,7 @@ impl Kernel {
         self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
-        self.unlink_group_from_queue(index);
+        self.unlink_group_from_queue(index, now, fx);
         self.group_by_key.remove(&key);
         self.groups[index as usize] = None;
     }
@@ -320,7 +323,7 @@ impl Kernel {
             self.end_group_durability(index, fx);
         }
         self.hand_over_waiting(index, now, fx);
-        self.forget_group_if_empty(index);
+        self.forget_group_if_empty(index, now, fx);
     }
 
     /// A session of this shard went online or offline.
@@ -558,7 +561,7 @@ impl Kernel {
     }
 
     /// Whether this shard has members and none of them, here or away, may receive from the address.
-    fn is_forbidden(&self, index: u32, address: &str) -> bool {
+    pub(crate) fn is_forbidden(&self, index: u32, address: &str) -> bool {
         let Some(Some(group)) = self.groups.get(index as usize) else { return false };
         let may = |member: &Member| {
             let session = self.sessions.get(member.session);

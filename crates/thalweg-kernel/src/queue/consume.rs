@@ -89,13 +89,14 @@ impl Kernel {
             _ => return Err(Refusal::Denied),
         }
         let index = self.group_for(&group_key(name, filter), filter);
+        let made = self.group_mut(index).map_or(0, |group| group.made);
         let line = Some(LineMember { line: spec.line, consumer: spec.consumer, settles: spec.settles });
         let reliability = if spec.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
         if let Some(group) = self.group_mut(index) {
             group.members.push(Member { session: id, reliability, id: 0, line });
         }
         self.tell_membership(index, 0, fx);
-        Ok(Source::Group(index))
+        Ok(Source::Group(index, made))
     }
 
     /// Detaches a consumer; what it has not settled stays its line's. False if there is none.
@@ -120,7 +121,7 @@ impl Kernel {
                 self.queue_lost_consumer(index, now, fx);
                 self.pump_queue(index, now, fx);
             }
-            Source::Group(index) => {
+            Source::Group(index, _) => {
                 if let Some(group) = self.group_mut(index) {
                     group.forget_line_member(id, line, consumer.number);
                 }

@@ -50,9 +50,7 @@ impl Kernel {
         let mut address = String::new();
         match &*dead_letter.exchange {
             "" => {
-                let tenant =
-                    queue.address.split('/').next().and_then(|first| first.split_once('@')).map_or("", |it| it.1);
-                address = queue_address(tenant, &key);
+                address = queue_address(tenant_of(&queue.address), &key);
             }
             exchange => {
                 // An exchange that is not there loses them, as everywhere.
@@ -110,4 +108,9 @@ impl Kernel {
             self.spread_fully(None, &route, &draft, now, fx);
         }
     }
+}
+
+/// The tenant whose queue an address names; the default tenant's name is empty.
+pub(super) fn tenant_of(queue: &str) -> &str {
+    queue.split('/').next().and_then(|first| first.split_once('@')).map_or("", |(_, tenant)| tenant)
 }

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::line::Source;
-use super::spec::{QueueLimits, QueueSpec, QueueStatus, Refusal};
+use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Effects;
@@ -37,6 +37,11 @@ impl Kernel {
         }
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         if !spec.exclusive && !may_use(session, spec.address) {
+            return Err(Refusal::Denied);
+        }
+        if let Some(dead_letter) = &spec.limits.dead_letter
+            && !may_bury(session, dead_letter, spec.address)
+        {
             return Err(Refusal::Denied);
         }
         if self.queue_by_address.len() >= self.limits.queues_max {
@@ -122,6 +127,7 @@ impl Kernel {
         };
         self.queue_by_address.insert(address.clone(), index);
         self.add_sink(&address, SinkKind::Queue, index, fx);
+        self.link_groups_again(&address, fx);
         index
     }
 
@@ -275,6 +281,18 @@ impl Kernel {
 
 fn may_use(session: &crate::session::Session, address: &str) -> bool {
     session.access.allows(Permission::Subscribe, address) || session.access.allows(Permission::Publish, address)
+}
+
+/// Whether a session may publish where dead letters of its queue go.
+fn may_bury(session: &crate::session::Session, to: &DeadLetter, queue: &str) -> bool {
+    match (&*to.exchange, &to.key) {
+        ("", None) => true,
+        ("", Some(key)) => {
+            let address = queue_address(super::dead_letter::tenant_of(queue), key);
+            session.access.allows(Permission::Publish, &address)
+        }
+        (exchange, _) => session.access.allows(Permission::Publish, exchange),
+    }
 }
 
 fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {

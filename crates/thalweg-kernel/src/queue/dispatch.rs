@@ -33,7 +33,19 @@ impl Kernel {
                 }
                 break;
             };
-            let Some((taker, turn)) = self.choose_taker(index, &next.message) else { break };
+            let Some((taker, turn)) = self.choose_taker(index, &next.message) else {
+                if !self.nobody_may_have(index, next.message.address()) {
+                    break;
+                }
+                // It must not stand in the way of what waits behind it.
+                let journal = queue.journal_number();
+                let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
+                self.waiting -= 1;
+                self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+                self.book_drop(None, item.message.address(), DropReason::AccessDenied);
+                self.forget_item(journal, &item, false, fx);
+                continue;
+            };
             self.next_turn(index, turn);
             let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
             let bytes = item.message.bytes();
@@ -62,6 +74,15 @@ impl Kernel {
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
+    }
+
+    /// Whether only groups take from a queue, and no member of any may receive from the address.
+    fn nobody_may_have(&self, index: u32, address: &str) -> bool {
+        self.queue(index).is_some_and(|queue| {
+            queue.consumers.is_empty()
+                && !queue.groups.is_empty()
+                && queue.groups.iter().all(|group| self.is_forbidden(*group, address))
+        })
     }
 
     /// Lets an item wait where it was.
@@ -104,8 +125,13 @@ impl Kernel {
         let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
         let count = consumers + groups;
         if queue.limits.single_active {
-            let first = *queue.consumers.first()?;
-            return self.can_take(&first).then_some((Taker::Consumer(first), 0));
+            return match queue.consumers.first() {
+                Some(first) => self.can_take(first).then_some((Taker::Consumer(*first), 0)),
+                None => {
+                    let group = *queue.groups.first()?;
+                    self.has_member_for(group, message).then_some((Taker::Group(group), 0))
+                }
+            };
         }
         let is_even = queue.consumers.first().map_or(0, |first| first.priority)
             == queue.consumers.last().map_or(0, |last| last.priority)
@@ -293,7 +319,8 @@ impl Kernel {
         queue.went = queue.went.saturating_sub(1);
         let lane = queue.lane_of(&message);
         let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(queue.order_last, |item| item.order);
-        let expires = message.expires();
+        let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| message.ingress() + ttl);
+        let expires = message.expires().min(ttl);
         let item = Item { message, order: first - 1, serial, expires, deliveries: u32::from(redelivered) };
         self.put_back(index, item);
         self.queues_to_pump.push(index);

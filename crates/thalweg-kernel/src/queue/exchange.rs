@@ -190,7 +190,8 @@ impl Kernel {
         if name.starts_with("amq.") {
             return Err(Refusal::Reserved);
         }
-        if !session.access.allows(Permission::Publish, spec.address) {
+        let may_publish = |to: &str| session.access.allows(Permission::Publish, to);
+        if !may_publish(spec.address) || !spec.alternate.is_none_or(may_publish) {
             return Err(Refusal::Denied);
         }
         if self.exchanges.len() >= self.limits.exchanges_max {

@@ -8,6 +8,7 @@ use crate::effects::Effects;
 use crate::group::{Group, LineMember, Waiting};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
+use crate::session::NO_GROUP;
 use crate::shards::ShardMessage;
 use crate::{Kernel, home};
 use thalweg_model::{Message, Reliability, Time};
@@ -57,11 +58,24 @@ impl Kernel {
     }
 
     /// A group ends.
-    pub(crate) fn unlink_group_from_queue(&mut self, index: u32) {
-        let Some((queue, _)) = self.group_mut(index).and_then(|group| group.feed.take()) else { return };
-        if let Some(queue) = self.queue_mut(queue) {
+    pub(crate) fn unlink_group_from_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let Some((at, _)) = self.group_mut(index).and_then(|group| group.feed.take()) else { return };
+        if let Some(queue) = self.queue_mut(at) {
             queue.groups.retain(|group| *group != index);
             queue.cursor = 0;
+        }
+        self.queue_lost_consumer(at, now, fx);
+    }
+
+    /// Groups that took from a queue of that address before it ended take from the new one, too.
+    pub(super) fn link_groups_again<E: Effects>(&mut self, address: &str, fx: &mut E) {
+        for index in 0..self.groups.len() as u32 {
+            if !self.group_mut(index).is_some_and(|group| *group.filter == *address && group.feed.is_none()) {
+                continue;
+            }
+            let before = self.group_number(index);
+            self.link_group_to_queue(index, address);
+            self.persist_ended(before, fx);
         }
     }
 
@@ -73,8 +87,11 @@ impl Kernel {
         let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
         for member in members {
             let Some(session) = self.sessions.get_mut(member) else { continue };
-            for entry in session.entries_of_group(index).filter(|entry| entry.of_group) {
-                (entry.serial, entry.of_group) = (0, false);
+            for entry in session.entries_of_group(index) {
+                entry.group = NO_GROUP;
+                if std::mem::take(&mut entry.of_group) {
+                    entry.serial = 0;
+                }
             }
         }
     }
@@ -159,7 +176,8 @@ impl Kernel {
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
         let item = Item::of_group(message.clone(), serial, redelivered);
-        let waiting = match self.hand_over(id, to.line, to.consumer, Source::Group(index), item, 0, now, fx) {
+        let source = self.source_of(index);
+        let waiting = match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled) => false,
             Ok(HandedOver::Done(_)) => return,
             Err(_) => true,
@@ -184,7 +202,8 @@ impl Kernel {
     ) -> Option<Waiting> {
         let Waiting { message, redelivered, serial } = waiting;
         let item = Item::of_group(message, serial, redelivered);
-        match self.hand_over(id, to.line, to.consumer, Source::Group(index), item, 0, now, fx) {
+        let source = self.source_of(index);
+        match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled) => None,
             Ok(HandedOver::Done(item)) => {
                 self.persist_group_removed(index, item.serial, fx);
@@ -192,6 +211,10 @@ impl Kernel {
             }
             Err(item) => Some(Waiting { message: item.message, redelivered, serial }),
         }
+    }
+
+    fn source_of(&self, index: u32) -> Source {
+        Source::Group(index, self.groups.get(index as usize).and_then(Option::as_ref).map_or(0, |group| group.made))
     }
 
     fn wait_in_group(&mut self, index: u32, waiting: Waiting) {
@@ -209,7 +232,7 @@ impl Kernel {
     pub(super) fn group_lost_member<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         self.tell_membership(index, 0, fx);
         self.hand_over_waiting(index, now, fx);
-        self.forget_group_if_empty(index);
+        self.forget_group_if_empty(index, now, fx);
     }
 }
 

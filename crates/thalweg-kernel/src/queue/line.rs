@@ -46,8 +46,8 @@ pub(crate) struct LineConsumer {
 pub(crate) enum Source {
     /// The queue of this index and number: the index may be another queue's by now.
     Queue(u32, u64),
-    /// The group of this index.
-    Group(u32),
+    /// The group of this index that was made so.
+    Group(u32, u64),
 }
 
 /// A message that was given and not settled.

@@ -149,7 +149,11 @@ impl Kernel {
                     self.pump_queue(index, now, fx);
                 }
             }
-            Source::Group(index) => self.hand_over_waiting(index, now, fx),
+            Source::Group(index, made) => {
+                if self.is_group(index, made) {
+                    self.hand_over_waiting(index, now, fx);
+                }
+            }
         }
     }
 
@@ -177,17 +181,30 @@ impl Kernel {
                     self.book_had(id, &item);
                 }
             }
-            Source::Group(index) => match verdict {
-                Verdict::Requeue => {
-                    self.hand_back(Some(id));
-                    self.return_to_group(index, item.message, item.serial, true);
+            Source::Group(index, made) => {
+                let is_there = self.is_group(index, made);
+                match verdict {
+                    Verdict::Requeue => {
+                        self.hand_back(Some(id));
+                        match is_there {
+                            true => self.return_to_group(index, item.message, item.serial, true),
+                            false => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
+                        }
+                    }
+                    Verdict::Accept | Verdict::Reject => {
+                        self.book_had(id, &item);
+                        if is_there {
+                            self.persist_group_removed(index, item.serial, fx);
+                        }
+                    }
                 }
-                Verdict::Accept | Verdict::Reject => {
-                    self.book_had(id, &item);
-                    self.persist_group_removed(index, item.serial, fx);
-                }
-            },
+            }
         }
+    }
+
+    /// Whether a group is still that which it was.
+    fn is_group(&self, index: u32, made: u64) -> bool {
+        self.groups.get(index as usize).and_then(Option::as_ref).is_some_and(|group| group.made == made)
     }
 
     fn judge_of_queue<E: Effects>(
