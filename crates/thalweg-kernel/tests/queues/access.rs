@@ -1,1 +1,154 @@
-//!
+//! Rules hold for every verb.
+
+use crate::world::{Taking, Terms, Who, World, exchange_spec, firm, q, x};
+use thalweg_kernel::access::Permission::{Publish, Receive, Subscribe};
+use thalweg_kernel::access::{Otherwise, Permissions, Rule, Rules};
+use thalweg_kernel::{DropReason, ExchangeKind, ExchangeSpec, Outcome, Refusal, Subscribed};
+use thalweg_model::{Reliability, Span};
+
+/// Somebody who may do only what the rules allow, and a world with queue `q`, exchange `e` and a message.
+fn with_rules(rules: &[Rule]) -> (World, Who, Who) {
+    let mut world = World::new();
+    let admin = world.connect("admin");
+    world.queue(admin, "q", &Terms::durable());
+    world.exchange(admin, "e", ExchangeKind::Topic);
+    world.put(admin, "q", "m");
+    let access = Rules::new(rules.to_vec(), Otherwise::Deny).expect("legal").compile("c", None);
+    let client = world.connect_with(0, "c", access, Span::ZERO);
+    (world, admin, client)
+}
+
+#[test]
+fn without_rights_every_verb_is_denied() {
+    let (mut world, _, client) = with_rules(&[]);
+    let denied = Refusal::Denied;
+    assert_eq!(world.declare(client, "q", &Terms::durable()).err(), Some(denied));
+    assert_eq!(world.declare(client, "new", &Terms::durable()).err(), Some(denied));
+    assert_eq!(world.inspect(client, "q").err(), Some(denied));
+    assert_eq!(world.consume_from(client, &q("q"), 1, Taking::default()), Err(denied));
+    assert_eq!(world.consume_from(client, "$g/g/$q/q", 1, Taking::default()), Err(denied));
+    assert_eq!(world.consume_from(client, "$g/g/a", 1, Taking::default()), Err(denied));
+    assert_eq!(world.take(client, "q", true), Err(denied));
+    assert_eq!(world.delete_queue(client, "q"), Err(denied));
+    let purged = world.run(0, |kernel, out, now| kernel.purge_queue(client.session, &q("q"), now, out));
+    assert_eq!(purged, Err(denied));
+    assert_eq!(world.declare_exchange(client, "new", &exchange_spec(ExchangeKind::Direct)), Err(denied));
+    assert_eq!(world.bind_with(client, "e", "q", "#", &[]), Err(denied));
+    assert_eq!(world.unbind(client, "e", "q", "#"), Err(denied));
+    assert_eq!(world.lead(client, "e", "e", "#", &[]), Err(denied));
+    let deleted = world.run(0, |kernel, out, _| kernel.delete_exchange(client.session, &x("e"), false, out));
+    assert_eq!(deleted, Err(denied));
+    assert_eq!(world.put(client, "q", "m"), Outcome::Denied);
+    assert_eq!(world.send(client, "e", "k", "m"), Outcome::Denied);
+    assert_eq!(world.subscribe(client, &q("q"), Some("q"), Reliability::AtLeastOnce), Subscribed::Denied);
+    assert_eq!(world.waits("q"), 1);
+    // A queue of its own needs no right.
+    assert_eq!(world.declare(client, "mine", &Terms::exclusive()).map(|status| status.existed), Ok(false));
+}
+
+#[test]
+fn who_may_publish_to_a_queue_may_declare_but_not_take_from_it() {
+    let (mut world, _, client) = with_rules(&[Rule::allow(Publish, "$q/q")]);
+    assert!(world.declare(client, "q", &Terms::durable()).is_ok());
+    assert!(world.inspect(client, "q").is_ok());
+    assert_eq!(world.put(client, "q", "m"), Outcome::Accepted);
+    assert_eq!(world.take(client, "q", true), Err(Refusal::Denied));
+    assert_eq!(world.consume_from(client, &q("q"), 1, Taking::default()), Err(Refusal::Denied));
+    assert_eq!(world.declare(client, "p", &Terms::durable()).err(), Some(Refusal::Denied));
+}
+
+#[test]
+fn who_may_take_from_a_queue_is_given_only_what_it_may_receive() {
+    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q"), Rule::allow(Receive, "$x/e/open")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.bind(admin, "e", "q", "#");
+    world.send(admin, "e", "open", "1");
+    world.send(admin, "e", "closed", "2");
+    world.put(admin, "q", "3");
+    world.consume(client, "q", 1, Taking::default());
+    world.send(admin, "e", "closed", "4");
+    world.send(admin, "e", "open", "5");
+    assert_eq!(world.texts(client), ["m", "1", "3", "5"]);
+    assert_eq!(world.dropped(DropReason::AccessDenied), 2);
+    assert_eq!(world.entries_written(), 4);
+    assert_eq!(world.put(client, "q", "m"), Outcome::Denied);
+}
+
+#[test]
+fn one_who_asks_for_one_message_is_given_the_first_that_it_may_have() {
+    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.bind(admin, "e", "q", "#");
+    world.send(admin, "e", "closed", "1");
+    world.put(admin, "q", "2");
+    assert_eq!(world.take(client, "q", true), Ok(Some(2)));
+    assert_eq!(world.take(client, "q", false), Ok(Some(0)));
+    assert_eq!(world.texts(client), ["m", "2"]);
+    assert_eq!(world.kernels[0].totals().in_flight, 1, "the first is still unsettled");
+}
+
+#[test]
+fn binding_needs_the_right_to_subscribe_to_what_it_brings() {
+    let rules = [
+        Rule::allow(Permissions::ALL, "$q/q"),
+        Rule::allow(Subscribe, "$x/e/public/#"),
+        Rule::allow(Subscribe, "news/#"),
+    ];
+    let (mut world, _, client) = with_rules(&rules);
+    assert_eq!(world.bind_with(client, "e", "q", "public.#", &[]), Ok(()));
+    assert_eq!(world.bind_with(client, "e", "q", "#", &[]), Err(Refusal::Denied));
+    assert_eq!(world.bind_with(client, "e", "q", "private.x", &[]), Err(Refusal::Denied));
+    assert_eq!(world.bind_with(client, "e", "q", "public.#.x", &[]), Ok(()), "less than what it may");
+    assert_eq!(world.bind_with(client, "amq.topic", "q", "news.*", &[]), Ok(()));
+    assert_eq!(world.bind_with(client, "amq.topic", "q", "#", &[]), Err(Refusal::Denied));
+    assert_eq!(world.bind_with(client, "amq.fanout", "q", "", &[]), Err(Refusal::Denied));
+}
+
+#[test]
+fn leading_one_exchange_to_another_needs_the_right_to_publish_there() {
+    let rules = [Rule::allow(Subscribe, "$x/e/#"), Rule::allow(Publish, "$x/mine/#")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.exchange(admin, "theirs", ExchangeKind::Fanout);
+    assert_eq!(world.declare_exchange(client, "mine", &exchange_spec(ExchangeKind::Fanout)), Ok(()));
+    assert_eq!(world.lead(client, "e", "theirs", "#", &[]), Err(Refusal::Denied));
+    assert_eq!(world.lead(client, "e", "mine", "#", &[]), Ok(()));
+}
+
+#[test]
+fn an_alternate_needs_the_right_to_publish_there() {
+    let (mut world, _, client) = with_rules(&[Rule::allow(Publish, "$x/mine/#")]);
+    let forbidden = x("e");
+    let spec = ExchangeSpec { alternate: Some(&forbidden), ..exchange_spec(ExchangeKind::Fanout) };
+    // What nobody wants of its own would go where it may not publish.
+    assert_eq!(world.declare_exchange(client, "mine", &spec), Err(Refusal::Denied));
+}
+
+#[test]
+fn dead_letters_need_the_right_to_publish_where_they_go() {
+    let (mut world, admin, client) = with_rules(&[Rule::allow(Permissions::ALL, "$q/mine")]);
+    world.queue(admin, "theirs", &Terms::durable());
+    let terms = Terms::durable().with(|limits| limits.dead_letter = crate::world::to_queue("theirs"));
+    assert_eq!(world.declare(client, "mine", &terms).err(), Some(Refusal::Denied));
+}
+
+#[test]
+fn what_no_member_may_receive_does_not_stand_in_the_way_of_the_rest() {
+    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.bind(admin, "e", "q", "#");
+    world.send(admin, "e", "closed", "1");
+    world.put(admin, "q", "2");
+    world.subscribe(client, &q("q"), Some("q"), Reliability::AtLeastOnce);
+    assert_eq!(world.texts(client), ["m", "2"]);
+}
+
+#[test]
+fn rights_that_were_taken_away_stop_messages() {
+    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.consume(client, "q", 1, Taking::default());
+    let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("legal").compile("c", None);
+    world.run(0, |kernel, _, _| kernel.set_access(client.session, nothing));
+    world.publish(admin, firm(&q("q"), "2"));
+    assert_eq!(world.texts(client), ["m"]);
+}

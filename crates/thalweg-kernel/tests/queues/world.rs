@@ -28,6 +28,8 @@ pub struct Got {
     pub deaths: Vec<Death>,
     /// It came through a subscription, not out of a queue.
     pub is_delivery: bool,
+    /// Rises with whatever comes to any link.
+    pub order: u64,
 }
 
 /// An output.
@@ -72,9 +74,15 @@ pub struct Out {
     batch: Vec<u8>,
     /// The number of the batch.
     number: u64,
+    order: u64,
 }
 
 impl Out {
+    fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
     fn link(&mut self, link: LinkId) -> &mut Link {
         &mut self.links[link.0 as usize]
     }
@@ -90,6 +98,7 @@ impl Effects for Out {
             deliveries: u32::from(delivery.redelivered),
             priority: delivery.priority,
             is_delivery: true,
+            order: self.next_order(),
             ..Got::default()
         };
         self.link(link).take(got)
@@ -125,6 +134,7 @@ impl Effects for Out {
             priority: message.priority(),
             deaths: details.map_or_else(Vec::new, |details| details.deaths.clone()),
             is_delivery: false,
+            order: self.next_order(),
         };
         self.link(link).take(got)
     }
@@ -342,7 +352,7 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits) -> World {
-        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k"].map(Into::into).into();
+        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k", "x"].map(Into::into).into();
         World::without_prefixes(shards, Limits { ledger_prefixes, ..limits })
     }
 
@@ -422,7 +432,8 @@ impl World {
         // The books by prefix cover all addresses that are used here.
         let outstanding: u64 =
             self.kernels.iter().flat_map(|kernel| kernel.accounts().map(|(_, it)| it.outstanding())).sum();
-        if !self.limits.ledger_prefixes.is_empty() {
+        // What an earlier run left on disk is booked by prefix only when its address is known.
+        if !self.limits.ledger_prefixes.is_empty() && sum(|ledger| ledger.restored) == 0 {
             assert_eq!(outstanding, waiting + in_flight, "the books by prefix");
         }
     }
@@ -764,10 +775,6 @@ impl World {
 
     pub fn dropped(&self, reason: thalweg_kernel::DropReason) -> u64 {
         self.kernels.iter().map(|kernel| kernel.ledger().dropped[reason as usize]).sum()
-    }
-
-    pub fn sum(&self, of: fn(&Ledger) -> u64) -> u64 {
-        self.kernels.iter().map(|kernel| of(kernel.ledger())).sum()
     }
 }
 
