@@ -286,8 +286,8 @@ impl Kernel {
     ) -> Outcome {
         let Some(&queue) = route.queues.first() else { return self.spread_fully(publisher, route, draft, now, fx) };
         let mut refused = false;
-        if !self.pass(queue, draft, now, fx) {
-            let message = self.make(publisher, draft, now);
+        if !self.pass(queue, publisher, draft, now, fx) {
+            let message = self.keep(publisher, draft, &mut None, now);
             refused = self.accept(queue, &message, now, fx);
         }
         if self.limits.journal {
@@ -596,24 +596,10 @@ impl Kernel {
         if let Some(message) = kept {
             return message.clone();
         }
-        let message = self.make(publisher, draft, now);
+        let uid = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
+        let message = draft.keep(uid, now);
         *kept = Some(message.clone());
         message
-    }
-
-    fn make(&self, publisher: Option<SessionId>, draft: &Draft<'_>, now: Time) -> Message {
-        let uid = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
-        let message = Message::new(
-            draft.address,
-            draft.payload,
-            draft.reliability,
-            draft.retain,
-            draft.expires_in.map_or(Time::NEVER, |span| now + span),
-            now,
-            uid,
-            draft.properties.cloned().map(Box::new),
-        );
-        if draft.priority > 0 { message.with_priority(draft.priority) } else { message }
     }
 
     /// Sends a copy that must be settled, or lets it wait.
@@ -762,6 +748,23 @@ impl Kernel {
                 Put::Done
             }
         }
+    }
+}
+
+impl Draft<'_> {
+    /// In a form that can be kept.
+    pub(crate) fn keep(&self, publisher: u64, now: Time) -> Message {
+        let message = Message::new(
+            self.address,
+            self.payload,
+            self.reliability,
+            self.retain,
+            self.expires_in.map_or(Time::NEVER, |span| now + span),
+            now,
+            publisher,
+            self.properties.cloned().map(Box::new),
+        );
+        if self.priority > 0 { message.with_priority(self.priority) } else { message }
     }
 }
 

@@ -1,33 +1,55 @@
-//! A message that nobody has to keep goes straight through its queue.
+//! A message goes straight through its queue: nothing waits there, and its only consumer can take it.
 
+use super::Item;
+use super::line::{Source, Unsettled};
 use crate::Kernel;
+use crate::durable::Pending;
 use crate::effects::{Content, Effects, Handover, Sent};
+use crate::ids::SessionId;
 use crate::publish::Draft;
-use thalweg_model::Time;
+use thalweg_model::{Reliability, Time};
 
 impl Kernel {
-    /// Hands a message that has just come from the queue of this index to its only consumer, if nothing waits and the
-    /// consumer settles nothing. If it is not handed over, it goes the long way.
-    pub(crate) fn pass<E: Effects>(&mut self, index: u32, draft: &Draft<'_>, now: Time, fx: &mut E) -> bool {
+    /// Hands a message that has just come to the only consumer of the queue of this index. If that settles nothing, the
+    /// message need not even be kept. What is not handed over goes the long way (`accept`), which comes to the same.
+    pub(crate) fn pass<E: Effects>(
+        &mut self,
+        index: u32,
+        publisher: Option<SessionId>,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let is_durable = self.queue(index).is_some_and(|queue| queue.durable);
+        let is_written = self.limits.journal && is_durable && draft.reliability > Reliability::AtMostOnce;
+        let serial = if is_written { self.next_serial() } else { 0 };
+        let made_by = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
         let Some(queue) = self.queues.get_mut(index as usize).and_then(Option::as_deref_mut) else { return false };
         let ([to], []) = (&queue.consumers[..], &queue.groups[..]) else { return false };
         let Some(session) = self.sessions.get_mut(to.session) else { return false };
         let Some(link) = session.link.filter(|_| !session.congested && queue.ready == 0) else { return false };
         let Some(line) = session.lines.as_deref_mut().and_then(|lines| lines.get_mut(to.line)) else { return false };
-        let Some(consumer) = line.consumer(to.number) else { return false };
-        // Whatever needs the message in a form that can be kept, or a look at its address.
-        if consumer.settles || consumer.no_local || !session.access.is_allow_all() || self.accounts.are_kept() {
+        let line_has_credit = line.has_credit();
+        let Some(consumer) = line.consumer_mut(to.number) else { return false };
+        let settles = consumer.settles;
+        if settles && !(line_has_credit && consumer.has_credit()) {
+            return false;
+        }
+        // Whatever needs a closer look at the message.
+        if consumer.no_local || !session.access.is_allow_all() || self.accounts.are_kept() {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
         let until = queue.limits.message_ttl.map_or(expires, |ttl| expires.min(now + ttl));
+        let kept = settles.then(|| draft.keep(made_by, now));
+        let tag = line.tag_last + 1;
         let handover = Handover {
             line: to.line,
             consumer: to.number,
-            tag: line.tag_last + 1,
-            settles: false,
+            tag,
+            settles,
             deliveries: 0,
-            message: Content::Passing(draft, expires),
+            message: kept.as_ref().map_or(Content::Passing(draft, expires), Content::Kept),
             expires_in: (until != Time::NEVER).then(|| until.since(now)),
             left: 0,
         };
@@ -38,18 +60,34 @@ impl Kernel {
                 session.congested = true;
                 return false;
             }
-            // The long way comes to the same and knows what to do then.
+            // The long way finds the same and knows what to do then.
             Sent::TooLarge => return false,
         }
-        line.tag_last += 1;
+        line.tag_last = tag;
         queue.order_last += 1;
         queue.came += 1;
-        queue.went += 1;
         session.routed += 1;
-        session.delivered += 1;
         self.ledger.routed += 1;
-        self.ledger.delivered += 1;
-        self.ledger.delivered_bytes += draft.payload.len() as u64;
+        let Some(message) = kept else {
+            queue.went += 1;
+            session.delivered += 1;
+            self.ledger.delivered += 1;
+            self.ledger.delivered_bytes += draft.payload.len() as u64;
+            return true;
+        };
+        queue.unsettled += 1;
+        line.in_flight += 1;
+        if let Some(consumer) = line.consumer_mut(to.number) {
+            consumer.in_flight += 1;
+        }
+        self.unsettled += 1;
+        self.bytes_held += message.bytes();
+        let source = Source::Queue(index, queue.number);
+        let item = Item { message, order: queue.order_last, serial, expires: until, deliveries: 0 };
+        line.unsettled.push_back(Unsettled { tag, consumer: to.number, source, item });
+        if serial != 0 {
+            self.pending_references.push(Pending::new(queue.number, serial, draft.reliability, 0));
+        }
         true
     }
 }
