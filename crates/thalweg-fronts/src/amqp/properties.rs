@@ -115,10 +115,10 @@ impl Outgoing<'_> {
                     return write(ContentHeader::Raw(if is_persistent { &PERSISTENT } else { &[] }));
                 }
                 None => return write(ContentHeader::Properties(&self.bare(&mut String::new()))),
-                Some(Properties { native: Some(native), details: None, reply_to: None, .. })
-                    if native.dialect == native::AMQP =>
-                {
-                    return write(ContentHeader::Raw(&native.bytes));
+                Some(Properties { native: Some(native), details: None, reply_to: None, .. }) => {
+                    if let Some(header) = native::amqp_header(native) {
+                        return write(ContentHeader::Raw(header));
+                    }
                 }
                 Some(_) => {}
             }
@@ -151,8 +151,8 @@ impl Outgoing<'_> {
         let deaths = properties.details.as_deref().map_or(&[][..], |details| &details.deaths);
         let mut headers = Vec::new();
         let mut writer = TableWriter::new(&mut headers);
-        if let Some(native) = properties.native.as_ref().filter(|native| native.dialect == native::AMQP) {
-            let mut basic = BasicProperties::of_header(&native.bytes).unwrap_or_default();
+        if let Some(header) = properties.native.as_ref().and_then(native::amqp_header) {
+            let mut basic = BasicProperties::of_header(header).unwrap_or_default();
             if let Some(table) = basic.headers {
                 let is_ours = |name: &str| match name {
                     DELIVERIES_HEADER => self.deliveries > 0,

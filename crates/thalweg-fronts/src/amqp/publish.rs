@@ -79,6 +79,13 @@ impl Memo {
         }
     }
 
+    /// For a copy to another place: it is delivered with the exchange and key that the publisher named.
+    fn copy(&self, publish: &Publish<'_>) -> Memo {
+        let header = self.properties.native.as_ref().map_or(publish.header, |native| &native.bytes);
+        let native = Some(native::amqp_copy(publish.exchange, publish.routing_key, header));
+        Memo { properties: Properties { native, ..self.properties.clone() }, ..Memo::default() }
+    }
+
     #[inline]
     fn draft<'a>(&'a self, address: &'a str, wishes: Wishes, payload: &'a [u8]) -> Draft<'a> {
         let Wishes { reliability, retain, expires_in, priority, has_properties } = wishes;
@@ -198,15 +205,14 @@ impl Request<'_> {
             }
         }
         if !further.is_empty() {
-            let first = memo.address.take();
+            let mut copy = memo.copy(publish);
             for address in further {
-                memo.address = Some(address);
-                let other = self.publish_to(memo, wishes, publish, kind);
+                copy.address = Some(address);
+                let other = self.publish_to(&copy, wishes, publish, kind);
                 if matches!((outcome, other), (Outcome::NoMatch, _) | (_, Outcome::Refused | Outcome::Denied)) {
                     outcome = other;
                 }
             }
-            memo.address = first;
         }
         self.links.mark(Mark::KernelPublish);
         match outcome {

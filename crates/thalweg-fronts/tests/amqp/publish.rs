@@ -184,6 +184,15 @@ fn copies_go_to_further_keys_and_blind_ones_are_not_told() {
         assert_eq!(got.header_text("k").as_deref(), Some("v"));
         assert!(got.headers().get("CC").is_some() && got.headers().get("BCC").is_none());
     }
+    // Every copy says what its publisher said, as long as it is where it was sent to.
+    world.publish_with(who, &publish("", "one"), &properties, "m");
+    let keys = ["one", "two", "three"].map(|queue| world.get(who, queue).expect(queue).key);
+    assert_eq!(keys, ["one", "one", "one"]);
+    let device = world.device("d");
+    world.device_subscribes(device, "two");
+    world.publish_with(who, &publish("amq.topic", "one"), &properties, "m");
+    let got = world.device_got(device);
+    assert_eq!((got[0].topic.as_str(), &got[0].user[..]), ("two", &[("k".to_owned(), "v".to_owned())][..]));
 }
 
 #[test]
