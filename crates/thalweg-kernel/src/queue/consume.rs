@@ -2,7 +2,7 @@
 
 use super::Consumer;
 use super::line::{LineConsumer, Source};
-use super::spec::{ConsumeSpec, Refusal};
+use super::spec::{ConsumeSpec, Refusal, Verdict};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Effects;
@@ -271,9 +271,9 @@ impl Kernel {
                 self.leaving.push((id, *number, consumer));
             }
         }
-        for number in numbers.into_iter().rev() {
-            self.recover_line(id, number, now, fx);
-        }
+        // What all of them have comes back before anybody is given any of it: its order goes across lines.
+        let taken = numbers.iter().filter_map(|number| self.take_unsettled(id, *number, 0, true)).flatten().collect();
+        self.judge_all(id, 0, taken, Verdict::Requeue, now, fx);
         while let Some((id, line, consumer)) = self.leaving.pop() {
             self.detach(id, line, &consumer, now, fx);
         }
