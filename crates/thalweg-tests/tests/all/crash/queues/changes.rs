@@ -141,7 +141,11 @@ fn confirmed(amqp: &mut Amqp, tag: u64) -> Result<bool, Trouble> {
 fn check(world: &World, amqp: &mut Amqp, name: &str, states: &mut Possible, tag: &mut u64) -> Result<(), Trouble> {
     let state = match amqp.look(name) {
         Ok(count) => {
-            // What the exchange leads to is found out by a message; it stays, if it comes.
+            // What the exchange leads to is found out by a message; it stays, if it comes. Whether it did is not known
+            // until it is confirmed.
+            let with_probe = states.iter().flatten().filter(|(known, bound)| *known == count && *bound);
+            let with_probe: Vec<State> = with_probe.map(|(count, bound)| Some((count + 1, *bound))).collect();
+            states.extend(with_probe);
             amqp.publish(EXCHANGE, name, b"a probe");
             *tag += 1;
             let returned = confirmed(amqp, *tag)?;
