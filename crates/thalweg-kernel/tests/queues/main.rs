@@ -12,6 +12,7 @@ mod journal;
 mod lifetime;
 mod limits;
 mod model;
+mod pass;
 mod settlement;
 mod shards;
 mod transactions;
