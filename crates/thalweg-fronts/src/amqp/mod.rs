@@ -202,10 +202,9 @@ impl AmqpFront {
         if front.holds_input() || front.state == State::Closed {
             return Step::Hold;
         }
-        if front.postponed.is_some() && AmqpFront::publish_postponed(links, id, now, kernel) == Handled::Later {
-            return Step::Hold;
+        if front.postponed.is_some() {
+            return AmqpFront::publish_postponed(links, id, now, kernel);
         }
-        let Some(front) = AmqpFront::of(links, id) else { return Step::Hold };
         let mut gathered = Gathered::default();
         let input = front.machine.handle_input(bytes, &mut gathered);
         links.mark(Mark::WireDecode);
@@ -217,8 +216,8 @@ impl AmqpFront {
                     Handled::Done => Step::Consumed(consumed),
                     Handled::Later if is_in_input => Step::Hold,
                     Handled::Later => {
-                        AmqpFront::postpone(links, id, &publish);
-                        Step::Consumed(consumed)
+                        AmqpFront::postpone(links, id, &publish, consumed);
+                        Step::Hold
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::channel::Mode;
 use super::fault::Fault;
 use super::{AmqpFront, Request, names, properties};
-use crate::link::{Front, Links};
+use crate::link::{Front, Links, Step};
 use crate::native;
 use crate::probe::Mark;
 use thalweg_amqp::methods::basic;
@@ -141,26 +141,29 @@ pub(super) struct Postponed {
     mandatory: bool,
     header: Box<[u8]>,
     payload: Box<[u8]>,
+    /// Its last frame has so many bytes, which stay in the input meanwhile: where nothing is, nobody asks again.
+    last_frame: usize,
 }
 
 impl AmqpFront {
     /// Keeps a message until it is asked again.
     #[cold]
-    pub(super) fn postpone(links: &mut Links, id: LinkId, publish: &Publish<'_>) {
+    pub(super) fn postpone(links: &mut Links, id: LinkId, publish: &Publish<'_>, last_frame: usize) {
         let Publish { ch, exchange, routing_key, mandatory, header, payload, .. } = *publish;
         if let Some(front) = AmqpFront::of(links, id) {
             let (exchange, routing_key) = (exchange.into(), routing_key.into());
             let (header, payload) = (header.into(), payload.into());
-            front.postponed = Some(Box::new(Postponed { ch, exchange, routing_key, mandatory, header, payload }));
+            let postponed = Postponed { ch, exchange, routing_key, mandatory, header, payload, last_frame };
+            front.postponed = Some(Box::new(postponed));
         }
     }
 
     #[cold]
-    pub(super) fn publish_postponed(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) -> Handled {
+    pub(super) fn publish_postponed(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) -> Step {
         let Some(postponed) = AmqpFront::of(links, id).and_then(|front| front.postponed.take()) else {
-            return Handled::Done;
+            return Step::Hold;
         };
-        let Postponed { ch, exchange, routing_key, mandatory, header, payload } = &*postponed;
+        let Postponed { ch, exchange, routing_key, mandatory, header, payload, last_frame } = &*postponed;
         let publish = Publish {
             ch: *ch,
             exchange,
@@ -172,11 +175,13 @@ impl AmqpFront {
             payload,
             header,
         };
-        let handled = AmqpFront::on_publish(links, id, &publish, now, kernel);
-        if let (Handled::Later, Some(front)) = (handled, AmqpFront::of(links, id)) {
-            front.postponed = Some(postponed);
+        match (AmqpFront::on_publish(links, id, &publish, now, kernel), AmqpFront::of(links, id)) {
+            (Handled::Later, Some(front)) => {
+                front.postponed = Some(postponed);
+                Step::Hold
+            }
+            _ => Step::Consumed(*last_frame),
         }
-        handled
     }
 }
 

@@ -472,6 +472,10 @@ impl World {
         {
             link.pause_until = None;
         }
+        if up.is_empty() {
+            // As the server does, which asks nobody who has said nothing.
+            return false;
+        }
         let (mut used, link) = (0, *link);
         loop {
             let driven = self.links.drive(link, &up[used..], self.now, &mut self.kernel);
