@@ -208,26 +208,27 @@ impl AmqpFront {
         let mut gathered = Gathered::default();
         let input = front.machine.handle_input(bytes, &mut gathered);
         links.mark(Mark::WireDecode);
-        match input {
+        // By reference: events are large and stay where they are.
+        match &input {
             Ok(Some((consumed, Event::Publish(publish)))) => {
                 // What came in pieces is not in the input any more and cannot be handed in again.
                 let is_in_input = bytes.as_ptr_range().contains(&publish.header.as_ptr());
-                match AmqpFront::on_publish(links, id, &publish, now, kernel) {
-                    Handled::Done => Step::Consumed(consumed),
+                match AmqpFront::on_publish(links, id, publish, now, kernel) {
+                    Handled::Done => Step::Consumed(*consumed),
                     Handled::Later if is_in_input => Step::Hold,
                     Handled::Later => {
-                        AmqpFront::postpone(links, id, &publish, consumed);
+                        AmqpFront::postpone(links, id, publish, *consumed);
                         Step::Hold
                     }
                 }
             }
             Ok(Some((consumed, event))) => {
-                AmqpFront::on_event(links, id, &event, now, kernel);
-                Step::Consumed(consumed)
+                AmqpFront::on_event(links, id, event, now, kernel);
+                Step::Consumed(*consumed)
             }
             Ok(None) => Step::NeedMore,
             Err(fault) => {
-                AmqpFront::fail(links, id, &fault, now, kernel);
+                AmqpFront::fail(links, id, fault, now, kernel);
                 // What follows is listened to until the peer has confirmed the end.
                 Step::Consumed(0)
             }
