@@ -2,12 +2,13 @@
 """The tables of queues in docs/performance.md: thalweg beside RabbitMQ over AMQP 0-9-1 and STOMP, in one sitting, the same tool
 on both.
 
-Usage: queues.py [--runs 3] [--seconds 3] [--rtt-seconds 10] [--only NAME[,NAME]] [--workloads WORD[,WORD]] [--idle 2000]
-                 [--disk DIR] [--thalweg PATH] [--set KEY=VALUE]... [--ports FIRST-LAST] [--out DIR] [--selftest]
+Usage: queues.py [--runs 3] [--seconds 3] [--rtt-seconds 10] [--only NAME[,NAME]] [--workloads WORD[,WORD]] [--idle 4000]
+                 [--disk DIR] [--thalweg PATH] [--set KEY=VALUE]... [--ports FIRST-LAST] [--out DIR] [--selftest] [--keep]
 
 Builds amqpblast.c and stompblast.c with cc, starts each broker on loopback and in folders of its own, and runs each workload
 against them in turn, RUNS rounds, each round in the other order, so that a noisy minute hits all of them. Every run has a
-broker of its own, fresh and empty. Medians with half the spread are printed as Markdown; raw rows go to DIR/queues.jsonl
+broker of its own, fresh and empty; with --keep one of each serves a whole round, but for idle connections, which halves
+the time (three rounds: about 20 minutes, 11 with --keep). Medians with half the spread are printed as Markdown; raw rows go to DIR/queues.jsonl
 (default ../bench-results/DATE-queues). Broker and tool share all cores.
 
 --workloads chooses by words: every workload whose name contains one of them. --selftest first runs the tools against a peer
@@ -107,6 +108,11 @@ class Broker:
             time.sleep(0.05)
         # What a broker still tidies up after its start is not to be measured.
         time.sleep(1)
+
+    def reset_peak(self):
+        """Lets the highest resident memory count from here on."""
+        with open(f"/proc/{self.pid()}/clear_refs", "w") as file:
+            file.write("5")
 
     def pid(self):
         path = os.path.join(self.folder, "pid")
@@ -290,13 +296,14 @@ def main():
     parser.add_argument("--rtt-seconds", type=float, default=10)
     parser.add_argument("--only", default="thalweg,rabbitmq")
     parser.add_argument("--workloads", default="")
-    parser.add_argument("--idle", type=int, default=2000)
+    parser.add_argument("--idle", type=int, default=4000)
     parser.add_argument("--disk", default="/var/tmp")
     parser.add_argument("--thalweg", default=os.path.join(HERE, "../target/release/thalweg"))
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--ports", default="20400-20489")
     parser.add_argument("--out", default=os.path.join(HERE, f"../bench-results/{datetime.date.today()}-queues"))
     parser.add_argument("--selftest", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
     args.brokers, words = args.only.split(","), [word for word in args.workloads.split(",") if word]
     args.tools = tempfile.mkdtemp(prefix="thalweg-tools-")
@@ -305,7 +312,7 @@ def main():
     for tool in TOOLS:
         subprocess.run(["cc", "-O3", "-march=native", "-std=gnu11", "-Wall", "-Wextra", "-o", os.path.join(args.tools, tool),
                         os.path.join(HERE, tool + ".c")], check=True)
-    results = Results(args.out)
+    results, kept = Results(args.out), {}
     try:
         if args.selftest:
             selftest(args)
@@ -314,17 +321,29 @@ def main():
                 if workload not in chosen([workload]):
                     continue
                 if workload in IDLE:
+                    while kept:
+                        kept.popitem()[1].__exit__()
                     options += f" --count {args.idle} --seconds 5"
                 else:
                     options += f" --warmup {args.warmup} --seconds {args.rtt_seconds if workload in TRIPS else args.seconds}"
                 for name in args.brokers if run % 2 == 0 else reversed(args.brokers):
                     for label, more in variants(name, workload).items():
+                        if args.keep and workload not in IDLE:
+                            broker = kept.get(name) or kept.setdefault(name, Broker(name, args).__enter__())
+                            broker.reset_peak()
+                            results.note(workload, label, run, broker.run(options, *more))
+                            time.sleep(1)
+                            continue
                         with Broker(name, args) as broker:
                             results.note(workload, label, run, broker.run(options, *more))
+            while kept:
+                kept.popitem()[1].__exit__()
     finally:
+        while kept:
+            kept.popitem()[1].__exit__()
         shutil.rmtree(args.data, ignore_errors=True)
         shutil.rmtree(args.tools, ignore_errors=True)
-    rows = []
+    rows = ["```sh", "python3 measure/queues.py " + " ".join(sys.argv[1:]), "```", ""]
     for workloads, table in ((RATES, rate_rows), (TRIPS, trip_rows), (IDLE, idle_rows)):
         if chosen(workloads):
             rows += table(args, results, chosen(workloads))
