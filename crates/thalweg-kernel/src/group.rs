@@ -11,7 +11,7 @@ use crate::ids::{SessionId, ShardId, Tag};
 use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::GroupStrategy;
-use crate::queue::is_queue_address;
+use crate::queue::{HOME, is_queue_address};
 use crate::route_cache::{Sink, SinkKind};
 use crate::session::{Entry, Held, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
@@ -180,7 +180,7 @@ impl Kernel {
         session.subscriptions.push(Held { filter: wish.filter.into(), group: index });
         session.groups.push(index);
         self.subscriptions += 1;
-        if session.durable {
+        if session.durable || (self.limits.journal && self.is_of_queue_elsewhere(index)) {
             let safety = self.session_safety(id);
             self.make_group_durable(index, safety, fx);
         }
@@ -211,6 +211,7 @@ impl Kernel {
         if group.number == 0
             || group.feed.is_some()
             || self.has_durable_member(group)
+            || (!group.members.is_empty() && self.is_of_queue_elsewhere(index))
             || group.peers.iter().any(|peer| peer.durable)
         {
             return;
@@ -412,9 +413,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        match self.group_by_key.get(key).copied() {
-            Some(index) => self.offer(index, message, redelivered, now, fx),
-            None => {
+        let queue = key.split_once('/').and_then(|(_, filter)| self.find_queue(filter));
+        match (queue, self.group_by_key.get(key).copied()) {
+            (Some(queue), _) => self.return_from_elsewhere(queue, message, redelivered, now, fx),
+            (None, Some(index)) => self.offer(index, message, redelivered, now, fx),
+            (None, None) => {
                 // The last member left while the message was on its way.
                 self.book_routed(None, message.address());
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
@@ -459,7 +462,10 @@ impl Kernel {
             DropReason::NoMember
         } else if pressed {
             DropReason::Memory
-        } else if group.waiting.len() >= messages_max || group.waiting_bytes + bytes > bytes_max {
+        } else if (group.waiting.len() >= messages_max || group.waiting_bytes + bytes > bytes_max)
+            // What comes from a queue was accepted there.
+            && !is_queue_address(&group.filter)
+        {
             DropReason::QueueFull
         } else {
             let serial = if number == 0 { 0 } else { self.next_serial() };
@@ -654,16 +660,23 @@ impl Kernel {
     /// Nobody here is online, but somebody elsewhere is: the waiting messages go there.
     fn hand_to_other_shard<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        if group.feed.is_some() || group.peers.is_empty() || self.online_members(group) > 0 {
+        let of_queue = self.is_of_queue_elsewhere(index);
+        if group.feed.is_some() || (group.peers.is_empty() && !of_queue) || self.online_members(group) > 0 {
             return;
         }
-        let Some(&Peer { shard, .. }) = group.peers.iter().find(|peer| peer.online > 0) else { return };
+        let online = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard);
+        let to = if of_queue { Some(home(HOME, self.shards)) } else { online };
+        let Some(shard) = to else { return };
         let Some(group) = self.group_mut(index) else { return };
-        let (key, waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
+        let (key, mut waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
         let number = group.number;
         group.waiting_bytes = 0;
         self.waiting -= waiting.len();
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        if of_queue {
+            // There each becomes the first of all.
+            waiting.make_contiguous().reverse();
+        }
         for waiting in waiting {
             // The other shard routes and books it anew.
             self.unbook_routed(None, waiting.message.address());

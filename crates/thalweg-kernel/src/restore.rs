@@ -72,6 +72,10 @@ impl State {
                 parts[usize::from(home(crate::queue::HOME, shards).0)].terms.push((number, group));
                 continue;
             }
+            if crate::queue::is_queue_address(&group.filter) {
+                parts[usize::from(home(crate::queue::HOME, shards).0)].groups.push((number, group));
+                continue;
+            }
             let shards = members.get(&(group.name.clone(), group.filter.clone()));
             let was = shard_of(number);
             let stays = shards.is_some_and(|shards| shards.contains(&was));
@@ -318,6 +322,9 @@ impl Kernel {
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
         fx: &mut E,
     ) -> Option<u32> {
+        if self.restore_into_queue(number, &stored, read, fx) {
+            return None;
+        }
         let count = stored.waiting.len() as u64;
         self.ledger.restored += count;
         let Some(index) = self.find_group(&stored.name, &stored.filter) else {

@@ -635,7 +635,8 @@ impl Kernel {
         self.close_lines(id, now, fx);
         let moved = self.take_group_copies(id);
         // A queue outlives whoever took from it; a group that sessions share ends with its last member.
-        let (fed, moved): (Vec<Entry>, Vec<Entry>) = moved.into_iter().partition(|entry| self.is_fed(entry.group));
+        let (fed, moved): (Vec<Entry>, Vec<Entry>) =
+            moved.into_iter().partition(|entry| self.is_fed(entry.group) || self.is_of_queue_elsewhere(entry.group));
         if let Some(session) = self.sessions.get_mut(id)
             && !fed.is_empty()
         {

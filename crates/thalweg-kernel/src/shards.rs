@@ -154,6 +154,12 @@ impl Kernel {
             }
             ShardMessage::PublishToGroup { key, message, safety, from, redelivered } => {
                 self.ledger.arrived += 1;
+                if self.is_of_queue_and_left(&key) {
+                    // The last member here has left while the message was on its way: it goes back into its queue.
+                    self.ledger.forwarded += 1;
+                    let to = home(crate::queue::HOME, self.shards);
+                    return fx.send(to, ShardMessage::PublishToGroup { key, message, safety, from, redelivered });
+                }
                 self.on_publish_to_group(&key, &message, redelivered, now, fx);
                 if !self.pending_references.is_empty() {
                     self.persist_kept(&message, false, safety, fx);

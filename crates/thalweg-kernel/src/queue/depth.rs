@@ -39,6 +39,11 @@ pub(super) struct Depth {
 }
 
 impl Depth {
+    /// The place in line of the first of all.
+    pub(super) fn first_order(&self) -> i64 {
+        self.first_order
+    }
+
     fn len(&self) -> usize {
         self.fetching.len() + self.stored.len() + self.fresh.len()
     }

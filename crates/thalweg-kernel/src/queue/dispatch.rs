@@ -318,7 +318,8 @@ impl Kernel {
         };
         queue.went = queue.went.saturating_sub(1);
         let lane = queue.lane_of(&message);
-        let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(queue.order_last, |item| item.order);
+        let on_disk = queue.depth.as_deref().map_or(queue.order_last, super::depth::Depth::first_order);
+        let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(on_disk, |item| item.order);
         let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| message.ingress() + ttl);
         let expires = message.expires().min(ttl);
         let item = Item { message, order: first - 1, serial, expires, deliveries: u32::from(redelivered) };

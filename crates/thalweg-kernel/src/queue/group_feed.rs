@@ -4,9 +4,10 @@ use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, is_queue_address};
 use crate::durable::Pending;
-use crate::effects::Effects;
+use crate::effects::{Effects, Safety};
 use crate::group::{Group, LineMember, Waiting};
 use crate::ids::SessionId;
+use crate::journal::{Record, Stored, StoredGroup};
 use crate::ledger::DropReason;
 use crate::session::NO_GROUP;
 use crate::shards::ShardMessage;
@@ -98,6 +99,68 @@ impl Kernel {
 
     pub(crate) fn is_fed(&self, index: u32) -> bool {
         self.groups.get(index as usize).and_then(Option::as_ref).is_some_and(|group| group.feed.is_some())
+    }
+
+    /// Whether a group takes from a queue, and this is not the shard of queues.
+    pub(crate) fn is_of_queue_elsewhere(&self, index: u32) -> bool {
+        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        !self.has_queues() && group.is_some_and(|group| is_queue_address(&group.filter))
+    }
+
+    /// Whether a group took from a queue of another shard and nobody here is a member of it any more.
+    pub(crate) fn is_of_queue_and_left(&self, key: &str) -> bool {
+        !self.has_queues()
+            && !self.group_by_key.contains_key(key)
+            && key.split_once('/').is_some_and(|(_, filter)| is_queue_address(filter))
+    }
+
+    /// Another shard gives back what a member there has left.
+    pub(crate) fn return_from_elsewhere<E: Effects>(
+        &mut self,
+        index: u32,
+        message: &Message,
+        redelivered: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.book_routed(None, message.address());
+        let number = self.queue(index).map_or(0, super::Queue::journal_number);
+        let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+        let serial = if is_kept { self.next_serial() } else { 0 };
+        if is_kept {
+            let pending = Pending::new(number, serial, message.reliability(), 0);
+            self.pending_references.push(pending);
+            self.persist_kept(message, false, self.limits.safety, fx);
+        }
+        self.return_to_queue(index, message.clone(), serial, redelivered);
+        self.after_queues(now, fx);
+    }
+
+    /// What an earlier run left with members of another shard is the queue's again. False if there is no such queue.
+    pub(crate) fn restore_into_queue<E: Effects>(
+        &mut self,
+        number: u64,
+        stored: &StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        fx: &mut E,
+    ) -> bool {
+        let Some(index) = self.find_queue(&stored.filter) else { return false };
+        let to = self.queue(index).map_or(0, super::Queue::journal_number);
+        let waiting: Vec<Stored> = stored.waiting.iter().collect();
+        self.ledger.restored += waiting.len() as u64;
+        for Stored { serial, place, len, .. } in waiting.into_iter().rev() {
+            let Some(message) = read(place, len) else {
+                self.book_drop(None, "", DropReason::Unreadable);
+                continue;
+            };
+            self.book_restored(message.address());
+            if to != 0 {
+                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered: true }, Safety::Lazy);
+            }
+            self.return_to_queue(index, message, if to == 0 { 0 } else { serial }, true);
+        }
+        self.persist_ended(number, fx);
+        true
     }
 
     /// The group through which a session takes from the queue of that number.
