@@ -5,19 +5,22 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, CloseReason, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish, Limits, LinkId,
-    OpenSession, Safety, Sent, SessionId, ShardId, ShardMessage, Spot, Tag, Ticket, Wish,
+    Answer, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish, Limits,
+    LinkId, OpenSession, QueueLimits, QueueSpec, Safety, Sent, SessionId, Settled, ShardId, ShardMessage, Spot, Tag,
+    Ticket, Verdict, Wish, queue_address,
 };
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 4] = [
+const OPERATIONS: [Operation; 6] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
     ("publish_1000_filters_not_cached", |count| not_cached(1_000, count)),
+    ("publish_to_queue_settled_when_sent", |count| through_queue(false, count)),
+    ("publish_to_queue_and_settle", |count| through_queue(true, count)),
 ];
 
 /// Addresses that are published to in turn.
@@ -107,6 +110,38 @@ fn publish(filters: u32, count: u32, route_cache_max: usize) {
         kernel.publish(publisher, draft(black_box(address)), now, &mut out);
     }
     assert_eq!(out.0 - before, count, "each address has one receiver");
+}
+
+/// Publishing to a queue whose consumer is given each message at once and settles it, if it must.
+fn through_queue(settles: bool, count: u32) {
+    let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
+    let mut out = Nowhere(0);
+    let now = Time::from_secs(1);
+    let consumer = open(&mut kernel, "consumer", 0, &mut out);
+    let publisher = open(&mut kernel, "publisher", 1, &mut out);
+    let address = queue_address("", "queue");
+    let limits = QueueLimits::default();
+    let spec = QueueSpec { address: &address, durable: false, exclusive: false, auto_delete: false, limits };
+    kernel.declare_queue(consumer, &spec, now, &mut out).expect("it is new");
+    let spec = ConsumeSpec {
+        source: &address,
+        line: 1,
+        consumer: 1,
+        credit: 0,
+        settles,
+        exclusive: false,
+        priority: 0,
+        no_local: false,
+    };
+    kernel.consume(consumer, &spec, now, &mut out).expect("it may");
+    for number in 1..=count {
+        kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
+        if settles {
+            let settled = kernel.settle_line(consumer, 1, u64::from(number), false, Verdict::Accept, now, &mut out);
+            assert_eq!(settled, Settled::Known, "each is settled once");
+        }
+    }
+    assert_eq!(out.0, count, "each message has one receiver");
 }
 
 fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> SessionId {
