@@ -266,3 +266,20 @@ fn an_idle_queue_ends() {
     let said = world.declare_with(who, &queue::Declare { queue: "q", passive: true, ..Default::default() });
     assert!(matches!(&said[..], [Said::ChannelClosed { code: 404, .. }]), "{said:?}");
 }
+
+#[test]
+fn who_asks_for_one_message_gets_it_although_much_waits_for_it() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    fill(&mut world, one, "q", 1);
+    world.declare(one, "busy");
+    world.consume(two, "busy", true);
+    world.read(two, false);
+    for _ in 0..20 {
+        world.publish(one, "", "busy", &"x".repeat(10_000));
+    }
+    world.says(two, |machine, up| machine.method(1, &Method::BasicGet(basic::Get { queue: "q", no_ack: true }), up));
+    world.read(two, true);
+    assert_eq!(world.said(two), []);
+    assert!(world.got(two).iter().any(|got| got.text() == "0"));
+}
