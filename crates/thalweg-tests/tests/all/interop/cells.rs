@@ -345,3 +345,25 @@ fn last_values_reach_whoever_comes_later() {
     }
     assert!(wrong.is_empty(), "wanted `new` of each publisher {publishers:?}:\n{}", wrong.join("\n"));
 }
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn last_values_are_cleared_by_every_protocol() {
+    let Some(broker) = broker() else { return };
+    let publishers = Speaker::all(&broker, &ONE_EACH);
+    let place = |number: usize| Place::plain(&format!("cleared/{number}"));
+    for (number, from) in publishers.iter().enumerate() {
+        // Set by one protocol, cleared by the next.
+        let setter = &publishers[(number + 1) % publishers.len()];
+        setter.publish(&place(number), &Post { keep: true, ..Post::new("old") });
+        from.publish(&place(number), &Post { clear: true, ..Post::default() });
+    }
+    let mark = Place::plain("cleared/mark");
+    publishers[0].publish(&mark, &Post { keep: true, ..Post::new("mark") });
+    for to in Speaker::all(&broker, &ONE_EACH) {
+        to.subscribe(&Place::plain("cleared/+"), true);
+        let seen = to.receive();
+        assert_eq!(seen.payload, b"mark", "{to:?}: {seen:?}");
+        assert!(to.receive_within(std::time::Duration::from_millis(100)).is_none(), "{to:?} gets nothing else");
+    }
+}

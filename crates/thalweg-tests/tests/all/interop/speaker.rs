@@ -89,6 +89,8 @@ pub struct Post {
     pub priority: Option<u8>,
     /// Whether it is the last value of its address from now on.
     pub keep: bool,
+    /// Whether the last value of its address goes (MQTT: by a kept message that is empty).
+    pub clear: bool,
 }
 
 impl Post {
@@ -284,6 +286,18 @@ impl Speaker {
         }
     }
 
+    /// Refuses what was consumed `manual`ly, for good.
+    pub fn refuse(&self, seen: &Seen) {
+        match &self.door {
+            Door::Mqtt(_) => panic!("{self:?} cannot refuse"),
+            Door::Amqp(agent) => drop(agent.tell("nack", json!({ "delivery": seen.tag, "requeue": false }))),
+            Door::Stomp(agent) => {
+                let headers = json!([["id", seen.tag], ["requeue", "false"]]);
+                agent.tell("frame", json!({ "command": "NACK", "headers": headers }));
+            }
+        }
+    }
+
     /// Declares a durable queue; only AMQP has a word for that.
     pub fn declare(&self, queue: &str) {
         let Door::Amqp(agent) = &self.door else { panic!("{self:?} cannot declare") };
@@ -349,7 +363,7 @@ fn queue_to(protocol: Protocol, queue: &str) -> String {
 
 fn mqtt(protocol: Protocol, topic: &str, post: &Post) -> Message {
     let mut message = Message::new(topic, post.payload.clone(), 1);
-    message.retain = post.keep;
+    message.retain = post.keep || post.clear;
     if protocol == Protocol::Mqtt3 {
         return message;
     }
@@ -394,8 +408,8 @@ fn amqp(post: &Post) -> Value {
         Some((Ok(text), _)) => properties["correlation_id"] = json!(text),
         Some((Err(_), bytes)) => headers.push(json!(["x-correlation-id", ["bytes", hex(bytes)]])),
     }
-    if post.keep {
-        headers.push(json!(["x-retain", ["text", "set"]]));
+    for (_, word) in [(post.keep, "set"), (post.clear, "clear")].into_iter().filter(|(wanted, _)| *wanted) {
+        headers.push(json!(["x-retain", ["text", word]]));
     }
     if !headers.is_empty() {
         properties["headers"] = json!(headers);
@@ -464,6 +478,7 @@ fn stomp(post: &Post) -> Vec<(String, String)> {
     put("expiration", post.expiry.map(|seconds| (seconds * 1000).to_string()));
     put("priority", post.priority.map(|number| number.to_string()));
     put("retain", post.keep.then(|| "set".to_owned()));
+    put("retain", post.clear.then(|| "clear".to_owned()));
     headers
 }
 

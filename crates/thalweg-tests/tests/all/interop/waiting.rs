@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::json;
 use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
 
 use super::puppet::Library;
@@ -156,4 +157,68 @@ fn a_queue_is_shared_by_consumers_of_every_protocol() {
     assert_eq!(all.len(), 200, "none is lost: {shares:?}");
     assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), 200, "none comes twice: {shares:?}");
     assert!(shares.iter().all(|share| !share.is_empty()), "everybody gets some: {shares:?}");
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn priorities_of_one_protocol_order_what_another_takes() {
+    let Some(broker) = broker() else { return };
+    let declarer = declarer(&broker);
+    let senders = ONE_EACH.into_iter().filter(|(protocol, _)| protocol.capabilities().priority_max.is_some());
+    let senders: Vec<Speaker> = senders.map(|who| Speaker::open(&broker, who)).collect();
+    for (number, who) in ONE_EACH.into_iter().enumerate() {
+        let queue = format!("priority.{number}");
+        let limits = json!([["x-max-priority", ["int", 9]]]);
+        declarer.agent().tell("declare", json!({ "queue": queue, "durable": true, "arguments": limits }));
+        for sender in &senders {
+            for priority in [1, 5, 9, 3] {
+                let post = Post { priority: Some(priority), ..Post::new([priority]) };
+                sender.send_to_queue(&queue, &post);
+            }
+        }
+        let taker = Speaker::open(&broker, who);
+        taker.consume(&queue, true);
+        let seen: Vec<u8> = (0..4 * senders.len())
+            .map(|_| {
+                let message = taker.receive();
+                taker.settle(&message);
+                message.payload[0]
+            })
+            .collect();
+        assert_eq!(seen, [9, 9, 5, 5, 3, 3, 1, 1], "to {taker:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn what_one_protocol_refuses_is_a_dead_letter_for_the_others() {
+    let Some(broker) = broker() else { return };
+    let declarer = declarer(&broker);
+    let sender = Speaker::open(&broker, (Protocol::Mqtt5, Library::PahoPython));
+    for (number, refuser) in
+        [(Protocol::Amqp, Library::Amqplib), (Protocol::Stomp, Library::StompPy)].into_iter().enumerate()
+    {
+        for (to, who) in ONE_EACH.into_iter().enumerate() {
+            let (queue, dead) = (format!("refused.{number}.{to}"), format!("dead.{number}.{to}"));
+            declarer.declare(&dead);
+            let limits =
+                json!([["x-dead-letter-exchange", ["text", ""]], ["x-dead-letter-routing-key", ["text", dead]]]);
+            declarer.agent().tell("declare", json!({ "queue": queue, "durable": true, "arguments": limits }));
+            let post = Post {
+                content_type: Some("text/plain".to_owned()),
+                correlation: Some(b"c".to_vec()),
+                ..Post::new(queue.clone())
+            };
+            sender.send_to_queue(&queue, &post);
+            let refuser = Speaker::open(&broker, refuser);
+            refuser.consume(&queue, true);
+            refuser.refuse(&refuser.receive());
+            let taker = Speaker::open(&broker, who);
+            taker.consume(&dead, true);
+            let seen = taker.receive();
+            assert_eq!(seen.payload, post.payload, "{refuser:?} to {taker:?}");
+            let capabilities = taker.protocol.capabilities();
+            assert_eq!(seen.content_type.is_some(), capabilities.content_type, "{refuser:?} to {taker:?}: {seen:?}");
+        }
+    }
 }
