@@ -152,7 +152,12 @@ impl Amqp {
         if let Some(dead) = dead {
             table = [table_text("x-dead-letter-exchange", ""), table_text("x-dead-letter-routing-key", dead)].concat();
         }
-        let arguments = [short(0), short_text(name), vec![terms as u8], long_text(&table)];
+        self.declare_with(name, terms, &table)
+    }
+
+    /// With these arguments.
+    pub fn declare_with(&mut self, name: &str, terms: Terms, table: &[u8]) -> Result<(), Trouble> {
+        let arguments = [short(0), short_text(name), vec![terms as u8], long_text(table)];
         self.ask(CHANNEL, QUEUE_DECLARE, &arguments).map(drop)
     }
 
@@ -440,6 +445,12 @@ fn long_text(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
 }
 
-fn table_text(name: &str, value: &str) -> Vec<u8> {
+/// A text in a table.
+pub fn table_text(name: &str, value: &str) -> Vec<u8> {
     [short_text(name), vec![b'S'], long_text(value.as_bytes())].concat()
+}
+
+/// A number in a table.
+pub fn table_number(name: &str, value: i32) -> Vec<u8> {
+    [short_text(name), vec![b'I'], value.to_be_bytes().to_vec()].concat()
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::amqp::{Amqp, CONFIRM_SELECT, Delivery, Event, TX_COMMIT, TX_SELECT, Terms};
+use super::amqp::{
+    Amqp, CONFIRM_SELECT, Delivery, Event, TX_COMMIT, TX_SELECT, Terms, Trouble, table_number, table_text,
+};
 use super::stomp::Stomp;
 use crate::broker::free_port;
 use crate::crash::luck::Luck;
@@ -27,6 +29,16 @@ fn home(name: &str) -> (Home, std::net::SocketAddr, std::net::SocketAddr) {
 
 fn get(amqp: &mut Amqp, queue: &str) -> Delivery {
     amqp.get(queue).expect("the broker lives").unwrap_or_else(|| panic!("{queue} has a message"))
+}
+
+fn wait_for_confirmation(amqp: &mut Amqp, of: u64) {
+    loop {
+        match amqp.event(PATIENCE).expect("the broker lives") {
+            Some(Event::Ack(tag, _)) if tag == of => return,
+            Some(Event::Ack(..)) => {}
+            other => panic!("a confirmation was awaited and {other:?} came"),
+        }
+    }
 }
 
 /// All properties but the reserved one; the table has a nested one.
@@ -95,13 +107,7 @@ fn a_message_says_after_a_kill_what_it_said_before() {
         ];
         stomp.call("SEND", &headers, b"by stomp").expect("it is taken");
     }
-    let mut confirmed = 0;
-    while confirmed < 6 {
-        match amqp.event(PATIENCE).expect("the broker lives") {
-            Some(Event::Ack(tag, _)) => confirmed = tag,
-            other => panic!("a confirmation was awaited and {other:?} came"),
-        }
-    }
+    wait_for_confirmation(&mut amqp, 6);
     let before: Vec<Delivery> = (0..3).map(|_| get(&mut amqp, "alive")).collect();
     let before_dead = get(&mut amqp, "dead");
     // A round trip, and then nothing but what the journal holds; what is unsettled waits again.
@@ -133,6 +139,59 @@ fn a_message_says_after_a_kill_what_it_said_before() {
         assert_eq!(delivery.properties, before_dead.properties, "how it died, too");
         assert!(String::from_utf8_lossy(&delivery.properties).contains("x-death"));
     }
+    let _ = std::fs::remove_dir_all(home.folder());
+}
+
+#[test]
+fn what_a_queue_was_declared_with_counts_after_a_kill() {
+    if oracle() {
+        return;
+    }
+    let (home, address, _) = home("queues-terms");
+    let process = home.start().expect("it starts");
+    let short = table_number("x-max-length", 10);
+    let ranked = table_number("x-max-priority", 9);
+    let hasty = [
+        table_number("x-message-ttl", 1500),
+        table_text("x-dead-letter-exchange", ""),
+        table_text("x-dead-letter-routing-key", "late"),
+    ]
+    .concat();
+    let mut amqp = Amqp::open(address).expect("it is let in");
+    let declare = |amqp: &mut Amqp| -> Result<(), Trouble> {
+        amqp.declare_with("short", Terms::Durable, &short)?;
+        amqp.declare_with("ranked", Terms::Durable, &ranked)?;
+        amqp.declare_with("hasty", Terms::Durable, &hasty)?;
+        amqp.declare_queue("late", Terms::Durable, None)
+    };
+    declare(&mut amqp).expect("it may declare");
+    amqp.call(CONFIRM_SELECT).expect("confirms are granted");
+    for number in 0..25_u8 {
+        amqp.publish("", "short", &[number]);
+        // Delivery mode and priority.
+        let properties = [&(3_u16 << 11).to_be_bytes()[..], &[2, number % 3]].concat();
+        amqp.publish_with("", "ranked", &properties, &[number]);
+    }
+    amqp.publish("", "hasty", b"too late");
+    wait_for_confirmation(&mut amqp, 51);
+    process.kill();
+    // It is dead when its message's time comes.
+    std::thread::sleep(Duration::from_millis(1600));
+    let _process = home.start().expect("it starts on what it left");
+
+    let mut amqp = Amqp::open(address).expect("it is let in");
+    declare(&mut amqp).expect("they are as they were");
+    let all = |amqp: &mut Amqp, queue: &str| -> Vec<u8> {
+        std::iter::from_fn(|| amqp.get(queue).expect("the broker lives")).map(|delivery| delivery.body[0]).collect()
+    };
+    assert_eq!(all(&mut amqp, "short"), (15..25).collect::<Vec<_>>(), "the newest ten");
+    let rank = |rank: u8| (0..25).filter(move |number| number % 3 == rank);
+    assert_eq!(all(&mut amqp, "ranked"), rank(2).chain(rank(1)).chain(rank(0)).collect::<Vec<_>>());
+    assert!(all(&mut amqp, "hasty").is_empty());
+    assert_eq!(get(&mut amqp, "late").body, b"too late");
+    let other = table_number("x-max-length", 11);
+    let refused = amqp.declare_with("short", Terms::Durable, &other);
+    assert!(matches!(refused, Err(Trouble::Refused(406, _))), "it is known what it was declared with: {refused:?}");
     let _ = std::fs::remove_dir_all(home.folder());
 }
 

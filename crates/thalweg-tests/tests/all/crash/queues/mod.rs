@@ -83,6 +83,16 @@ fn mixed(shards: u32, seed: u64) {
 }
 
 #[test]
+fn what_groups_of_mqtt_take_from_a_queue_is_not_lost() {
+    if oracle() {
+        return;
+    }
+    let verdict = run(Home::new("queues-groups"), 7, Way::Kill, End::AfterKills(8), groups);
+    println!("{}", verdict.text);
+    assert!(verdict.book.counted().is_empty(), "see above");
+}
+
+#[test]
 fn a_power_cut_loses_no_confirmed_message() {
     let Some(verdict) = cuts("queues-power", 5, End::AfterKills(4), &[]) else { return };
     println!("{}", verdict.text);
@@ -283,6 +293,9 @@ impl Casting<'_> {
     }
 }
 
+/// What a durable subscription of STOMP wants.
+const WATCHED: &str = "/topic/m.#";
+
 const RESTLESS: ((f64, f64), (f64, f64)) = ((0.1, 1.0), (0.0, 0.3));
 const STEADY: ((f64, f64), (f64, f64)) = ((2.0, 20.0), (0.0, 0.1));
 
@@ -391,6 +404,9 @@ fn mqtt_and_queues(book: &mut Book) -> Cast {
     let mut casting = Casting { book, cast: Cast::default() };
     let mixed = casting.queue("mixed", None);
     let all = casting.queue("all", None);
+    // The queue of a durable subscription; nobody needs to know its name.
+    let watch = casting.book.queue("watch");
+    casting.cast.topology.subscriptions = vec![WATCHED];
     casting.cast.topology.bindings = vec![("amq.topic", "mixed", "m.*.#"), ("amq.topic", "all", "m.#")];
     casting.cast.topology.exchanges = vec![("amq.topic", "topic")];
     for who in ["mqtt-1", "mqtt-2", "mqtt-3", "mqtt-4"] {
@@ -400,11 +416,28 @@ fn mqtt_and_queues(book: &mut Book) -> Cast {
             "mqtt-3" => ["m/c/b", "m/c"],
             _ => ["m/d/b", "m/d"],
         };
-        let routes = topics.iter().map(|topic| casting.route(who, "", topic, &[mixed, all])).collect();
+        let routes = topics.iter().map(|topic| casting.route(who, "", topic, &[mixed, all, watch])).collect();
         casting.publisher(who, publishers::quality_1, routes);
     }
     casting.taker(takers::pushed, Manner { alone: true, ..manner("all", (all, "all"), 50, RESTLESS) });
+    casting.taker(takers::by_stomp, manner("watch", (watch, WATCHED), 50, RESTLESS));
     casting.taker(takers::pushed, manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS));
     casting.taker(takers::by_stomp, manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS));
+    casting.cast
+}
+
+/// Members of an MQTT group, and consumers of AMQP and STOMP, at one queue.
+fn groups(book: &mut Book) -> Cast {
+    let mut casting = Casting { book, cast: Cast::default() };
+    let shared = casting.queue("shared", None);
+    let routes = vec![casting.route("amqp", "", "shared", &[shared])];
+    casting.publisher("amqp", publishers::confirmed, routes);
+    let routes = vec![casting.route("mqtt", "", "$q/shared", &[shared])];
+    casting.publisher("mqtt", publishers::quality_1, routes);
+    casting.taker(takers::by_mqtt, manner("shared-mqtt-1", (shared, "shared"), 0, RESTLESS));
+    casting.taker(takers::by_mqtt, manner("shared-mqtt-2", (shared, "shared"), 0, STEADY));
+    casting.taker(takers::by_mqtt, manner("shared-mqtt-3", (shared, "shared"), 0, RESTLESS));
+    casting.taker(takers::pushed, manner("shared-amqp", (shared, "shared"), 10, RESTLESS));
+    casting.taker(takers::by_stomp, manner("shared-stomp", (shared, "shared"), 10, RESTLESS));
     casting.cast
 }

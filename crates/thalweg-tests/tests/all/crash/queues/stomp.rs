@@ -122,12 +122,18 @@ impl Stomp {
         }
     }
 
-    /// Takes from a queue that is there, settling each message by itself; 0 is no limit.
-    pub fn consume(&mut self, queue: &str, prefetch: u32) -> Result<(), Trouble> {
-        let (destination, prefetch) = (format!("/amq/queue/{queue}"), prefetch.to_string());
-        let all =
-            [("id", "s"), ("destination", &*destination), ("ack", "client-individual"), ("prefetch-count", &prefetch)];
-        self.call("SUBSCRIBE", &all, b"")
+    /// Takes from a queue that is there, or as a durable subscription from `/topic/…`, settling each message by itself; 0
+    /// is no limit.
+    pub fn consume(&mut self, name: &str, prefetch: u32) -> Result<(), Trouble> {
+        let is_durable = name.starts_with('/');
+        let destination = if is_durable { name.to_owned() } else { format!("/amq/queue/{name}") };
+        let prefetch = prefetch.to_string();
+        let mut headers = vec![("id", "s"), ("destination", &*destination), ("ack", "client-individual")];
+        headers.push(("prefetch-count", &prefetch));
+        if is_durable {
+            headers.push(("durable", "true"));
+        }
+        self.call("SUBSCRIBE", &headers, b"")
     }
 
     pub fn ack(&mut self, id: &str) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::amqp::{Amqp, Terms, Trouble};
 use super::book::Wrong;
+use super::stomp::Stomp;
 use super::world::World;
 use crate::crash::ledger;
 
@@ -25,10 +26,17 @@ pub struct Topology {
     pub exchanges: Vec<(&'static str, &'static str)>,
     /// Exchange, queue, key.
     pub bindings: Vec<(&'static str, &'static str, &'static str)>,
+    /// Durable subscriptions of STOMP, by destination.
+    pub subscriptions: Vec<&'static str>,
 }
 
 impl Topology {
-    fn declare(&self, amqp: &mut Amqp) -> Result<(), Trouble> {
+    fn declare(&self, amqp: &mut Amqp, world: &World) -> Result<(), Trouble> {
+        for destination in &self.subscriptions {
+            let mut stomp = Stomp::open(world.stomp)?;
+            stomp.consume(destination, 1)?;
+            stomp.close();
+        }
         for (name, dead) in &self.queues {
             amqp.declare_queue(name, Terms::Durable, *dead)?;
         }
@@ -55,7 +63,7 @@ pub fn survey(world: &World, topology: &Topology) {
         let looked = if world.is_open() {
             look(world, topology, &mut amqp, &mut declared, life)
         } else {
-            topology.declare(&mut amqp).map(|()| world.open())
+            topology.declare(&mut amqp, world).map(|()| world.open())
         };
         match looked {
             Ok(()) => amqp.close(),
@@ -63,7 +71,7 @@ pub fn survey(world: &World, topology: &Topology) {
             Err(trouble) => {
                 world.book().breach(Wrong::Topology, format!("the surveyor in life {life}: {trouble:?}"));
                 // So that all others can go on.
-                let _ = topology.declare(&mut amqp);
+                let _ = topology.declare(&mut amqp, world);
             }
         }
         let until = Instant::now() + PAUSE;

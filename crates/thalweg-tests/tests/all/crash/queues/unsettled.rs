@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use super::amqp::{Amqp, CONFIRM_SELECT, Event, Terms};
 use super::stomp::Stomp;
-use crate::broker::Broker;
+use crate::broker::{Broker, free_port};
 use crate::crash::oracle;
+use crate::crash::process::Home;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const UNSETTLED: usize = 1000;
 const SETTLED: usize = 300;
+const ALL: usize = UNSETTLED + SETTLED;
 const OTHERS: usize = 200;
 const QUEUE: &str = "work";
 
@@ -22,41 +24,50 @@ enum Tongue {
     Stomp,
 }
 
-/// A consumer of either protocol that settles nothing by itself.
-enum Consumer {
+/// A consumer of either protocol that settles nothing by itself, and what it had.
+struct Consumer {
+    link: Link,
+    had: Vec<Came>,
+}
+
+enum Link {
     Amqp(Amqp),
     Stomp(Stomp),
 }
+
+/// Where AMQP and STOMP are spoken.
+type Addresses = (SocketAddr, SocketAddr);
 
 /// What came: how to settle it, whether it came before, and which it is.
 type Came = (String, bool, usize);
 
 impl Consumer {
-    fn open(tongue: Tongue, broker: &Broker, prefetch: usize) -> Self {
-        match tongue {
+    fn open(tongue: Tongue, (amqp, stomp): Addresses, prefetch: usize) -> Self {
+        let link = match tongue {
             Tongue::Amqp => {
-                let mut amqp = Amqp::open(broker.amqp()).expect("it is let in");
+                let mut amqp = Amqp::open(amqp).expect("it is let in");
                 amqp.consume(QUEUE, prefetch as u16, false).expect("it may consume");
-                Self::Amqp(amqp)
+                Link::Amqp(amqp)
             }
             Tongue::Stomp => {
-                let mut stomp = Stomp::open(broker.stomp()).expect("it is let in");
+                let mut stomp = Stomp::open(stomp).expect("it is let in");
                 stomp.consume(QUEUE, prefetch as u32).expect("it may consume");
-                Self::Stomp(stomp)
+                Link::Stomp(stomp)
             }
-        }
+        };
+        Self { link, had: Vec::new() }
     }
 
     /// So many messages; fewer if no more come.
     fn take(&mut self, count: usize) -> Vec<Came> {
         let mut all = Vec::new();
         while all.len() < count {
-            let came = match self {
-                Self::Amqp(amqp) => match amqp.event(PATIENCE).expect("the broker lives") {
+            let came = match &mut self.link {
+                Link::Amqp(amqp) => match amqp.event(PATIENCE).expect("the broker lives") {
                     Some(Event::Deliver(it)) => Some((it.tag.to_string(), it.redelivered, number(&it.body))),
                     other => panic!("{} of {count} messages had come, and then {other:?}", all.len()),
                 },
-                Self::Stomp(stomp) => {
+                Link::Stomp(stomp) => {
                     let frame = stomp.message(PATIENCE).expect("the broker lives");
                     frame.map(|it| (it.header("ack").to_owned(), it.redelivered(), number(&it.body)))
                 }
@@ -66,26 +77,25 @@ impl Consumer {
         all
     }
 
-    fn ack(&mut self, name: &str) {
-        match self {
-            Self::Amqp(amqp) => amqp.ack(name.parse().expect("we wrote it"), false),
-            Self::Stomp(stomp) => stomp.ack(name),
+    /// Settles what [`is_settled`], and waits until the broker has heard it.
+    fn settle(&mut self) {
+        for (name, _, _) in self.had.iter().filter(|(_, _, number)| is_settled(*number)) {
+            match &mut self.link {
+                Link::Amqp(amqp) => amqp.ack(name.parse().expect("we wrote it"), false),
+                Link::Stomp(stomp) => stomp.ack(name),
+            }
         }
-    }
-
-    /// Waits until the broker has heard all that was said.
-    fn is_heard(&mut self) {
-        match self {
-            Self::Amqp(amqp) => amqp.look(QUEUE).map(drop),
-            Self::Stomp(stomp) => stomp.call("BEGIN", &[("transaction", "mark")], b""),
+        match &mut self.link {
+            Link::Amqp(amqp) => amqp.look(QUEUE).map(drop),
+            Link::Stomp(stomp) => stomp.call("BEGIN", &[("transaction", "mark")], b""),
         }
         .expect("the broker lives");
     }
 
     fn drop_dead(self) {
-        match self {
-            Self::Amqp(amqp) => amqp.drop_dead(),
-            Self::Stomp(stomp) => stomp.drop_dead(),
+        match self.link {
+            Link::Amqp(amqp) => amqp.drop_dead(),
+            Link::Stomp(stomp) => stomp.drop_dead(),
         }
     }
 }
@@ -110,44 +120,73 @@ fn put(broker: SocketAddr, numbers: std::ops::Range<usize>) {
     amqp.close();
 }
 
+/// What is settled goes by no rule that an order could be guessed from.
+fn is_settled(number: usize) -> bool {
+    (number * 7919) % ALL < SETTLED
+}
+
+/// A consumer that has had [`ALL`], and settled what [`is_settled`]; more than it has credit for waits.
+fn one_with_a_thousand_unsettled(tongue: Tongue, addresses: Addresses) -> Consumer {
+    let mut maker = Amqp::open(addresses.0).expect("it is let in");
+    maker.declare_queue(QUEUE, Terms::Durable, None).expect("it may declare");
+    maker.close();
+    put(addresses.0, 0..ALL + OTHERS);
+    let mut mortal = Consumer::open(tongue, addresses, ALL);
+    let had = mortal.take(ALL);
+    assert_eq!(numbers(&had), (0..ALL).collect::<Vec<_>>(), "the first that came are the first that went");
+    assert!(had.iter().all(|(_, again, _)| !again), "nothing came before");
+    mortal.had = had;
+    mortal
+}
+
 fn a_consumer_dies(tongue: Tongue, heir: Tongue) {
     if oracle() {
         return;
     }
     let broker = Broker::with().queues().start();
-    let mut maker = Amqp::open(broker.amqp()).expect("it is let in");
-    maker.declare_queue(QUEUE, Terms::Durable, None).expect("it may declare");
-    let all = UNSETTLED + SETTLED;
-    put(broker.amqp(), 0..all + OTHERS);
-
-    let mut mortal = Consumer::open(tongue, &broker, UNSETTLED + SETTLED);
-    let had = mortal.take(all);
-    assert_eq!(numbers(&had), (0..all).collect::<Vec<_>>(), "the first that came are the first that went");
-    assert!(had.iter().all(|(_, again, _)| !again), "nothing came before");
-    // The other one is there already, and has all that the first one has no credit for.
-    let mut other = Consumer::open(heir, &broker, 0);
+    let addresses = (broker.amqp(), broker.stomp());
+    let mut mortal = one_with_a_thousand_unsettled(tongue, addresses);
+    // The other one is there already, and has all that the first one has no credit for. So the credit that comes free
+    // wants nothing.
+    let mut other = Consumer::open(heir, addresses, 0);
     let rest = other.take(OTHERS);
-    assert_eq!(numbers(&rest), (all..all + OTHERS).collect::<Vec<_>>());
+    assert_eq!(numbers(&rest), (ALL..ALL + OTHERS).collect::<Vec<_>>());
     assert!(rest.iter().all(|(_, again, _)| !again));
-
-    // What is settled goes by no rule that an order could be guessed from. The credit that comes free wants nothing: the
-    // queue is empty.
-    let is_settled = |number: usize| (number * 7919) % all < SETTLED;
-    for (name, _, _) in had.iter().filter(|(_, _, number)| is_settled(*number)) {
-        mortal.ack(name);
-    }
-    mortal.is_heard();
+    mortal.settle();
     mortal.drop_dead();
 
     let again = other.take(UNSETTLED);
-    let expected: Vec<usize> = (0..all).filter(|number| !is_settled(*number)).collect();
-    assert_eq!(expected.len(), UNSETTLED);
-    assert_eq!(numbers(&again), expected, "exactly what was unsettled, in its order");
+    assert_eq!(numbers(&again), (0..ALL).filter(|number| !is_settled(*number)).collect::<Vec<_>>());
     assert!(again.iter().all(|(_, again, _)| *again), "all of it says that it came before");
     // Nothing else: what comes next is new.
-    put(broker.amqp(), 9_999..10_000);
+    put(addresses.0, 9_999..10_000);
     assert_eq!(other.take(1).pop().map(|(_, again, number)| (again, number)), Some((false, 9_999)));
-    maker.close();
+}
+
+fn all_die(tongue: Tongue, heir: Tongue) {
+    if oracle() {
+        return;
+    }
+    let addresses = (free_port(), free_port());
+    let home = Home::new(&format!("queues-unsettled-{tongue:?}"))
+        .set(&format!("listeners.amqp.bind={}", addresses.0))
+        .set(&format!("listeners.stomp.bind={}", addresses.1));
+    let process = home.start().expect("it starts");
+    let mut mortal = one_with_a_thousand_unsettled(tongue, addresses);
+    mortal.settle();
+    // Settlements are written with what comes next.
+    put(addresses.0, 9_999..10_000);
+    process.kill();
+
+    let _process = home.start().expect("it starts on what it left");
+    let mut other = Consumer::open(heir, addresses, 0);
+    let expected: Vec<usize> = (0..ALL + OTHERS).filter(|it| *it >= ALL || !is_settled(*it)).chain([9_999]).collect();
+    let again = other.take(expected.len());
+    assert_eq!(numbers(&again), expected, "all that was not settled, in its order");
+    assert!(again.iter().all(|(_, again, _)| *again), "nobody knows any more what was delivered before");
+    put(addresses.0, 10_000..10_001);
+    assert_eq!(other.take(1).pop().map(|(_, again, number)| (again, number)), Some((false, 10_000)));
+    let _ = std::fs::remove_dir_all(home.folder());
 }
 
 fn numbers(all: &[Came]) -> Vec<usize> {
@@ -172,4 +211,14 @@ fn what_an_amqp_consumer_had_goes_to_a_stomp_consumer() {
 #[test]
 fn what_a_stomp_consumer_had_goes_to_an_amqp_consumer() {
     a_consumer_dies(Tongue::Stomp, Tongue::Amqp);
+}
+
+#[test]
+fn after_a_kill_exactly_what_an_amqp_consumer_had_not_settled_comes_again() {
+    all_die(Tongue::Amqp, Tongue::Stomp);
+}
+
+#[test]
+fn after_a_kill_exactly_what_a_stomp_consumer_had_not_settled_comes_again() {
+    all_die(Tongue::Stomp, Tongue::Amqp);
 }
