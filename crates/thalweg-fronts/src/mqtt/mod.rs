@@ -171,7 +171,8 @@ impl MqttFront {
         let input = front.machine.handle_input(bytes);
         links.mark(Mark::WireDecode);
         match input {
-            Ok(Some((consumed, Event::Publish(publish)))) => {
+            // By reference: it stays where it was decoded.
+            Ok(Some((consumed, Event::Publish(ref publish)))) => {
                 match MqttFront::on_publish(links, id, publish, now, kernel) {
                     Handled::Done => Step::Consumed(consumed),
                     Handled::Later => Step::Hold,

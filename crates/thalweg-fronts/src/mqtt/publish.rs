@@ -36,7 +36,7 @@ impl MqttFront {
     pub(super) fn on_publish(
         links: &mut Links,
         id: LinkId,
-        publish: Publish<'_>,
+        publish: &Publish<'_>,
         now: Time,
         kernel: &mut Kernel,
     ) -> Handled {
