@@ -243,7 +243,7 @@ impl Kernel {
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
-                self.to_dead_letters(index, message.clone(), DeathReason::Overflow, now);
+                self.note_dead_letter(index, message.clone(), DeathReason::Overflow, now);
             }
             self.book_drop(None, message.address(), DropReason::QueueFull);
             return if overflow == QueueOverflow::DropHead { Room::NotForThis } else { Room::Refused };

@@ -24,13 +24,13 @@ impl Kernel {
             DeathReason::DeliveryLimit => self.book_drop(None, address, DropReason::DeliveryLimit),
             DeathReason::Overflow | DeathReason::Rejected => self.book_drop(None, address, DropReason::QueueFull),
         }
-        self.to_dead_letters(index, item.message.clone(), why, now);
+        self.note_dead_letter(index, item.message.clone(), why, now);
         let journal = self.queue(index).map_or(0, super::Queue::journal_number);
         self.forget_item(journal, &item, false, fx);
     }
 
     /// Notes a message for [`Kernel::bury`], if its queue has a place for those.
-    pub(super) fn to_dead_letters(&mut self, index: u32, message: Message, why: DeathReason, now: Time) {
+    pub(super) fn note_dead_letter(&mut self, index: u32, message: Message, why: DeathReason, now: Time) {
         let Some(queue) = self.queue(index) else { return };
         let Some(dead_letter) = &queue.limits.dead_letter else { return };
         let from = message.properties().and_then(|properties| properties.details.as_deref());

@@ -269,7 +269,7 @@ impl Kernel {
                 self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
                 if let Source::Queue(index, _) = source {
                     // As if this receiver had refused it.
-                    self.to_dead_letters(index, item.message.clone(), DeathReason::Rejected, now);
+                    self.note_dead_letter(index, item.message.clone(), DeathReason::Rejected, now);
                 }
                 return Ok(HandedOver::Done(item));
             }

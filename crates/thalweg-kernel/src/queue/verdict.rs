@@ -238,7 +238,7 @@ impl Kernel {
             }
             Verdict::Reject => {
                 queue.went += 1;
-                self.to_dead_letters(index, item.message.clone(), DeathReason::Rejected, now);
+                self.note_dead_letter(index, item.message.clone(), DeathReason::Rejected, now);
                 self.book_had(id, &item);
                 self.forget_item(journal, &item, false, fx);
             }

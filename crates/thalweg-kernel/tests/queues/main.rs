@@ -4,6 +4,7 @@
 
 mod access;
 mod congestion;
+mod crowd;
 mod dead_letters;
 mod dispatch;
 mod exchanges;
