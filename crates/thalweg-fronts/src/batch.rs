@@ -110,6 +110,11 @@ impl Gathering {
         }
     }
 
+    /// The batch that is being gathered is to be at least so safe.
+    pub(crate) fn demand(&mut self, safety: Safety) {
+        self.batch.safety = self.batch.safety.max(safety);
+    }
+
     /// The record that was persisted last must be written, and stay where it is.
     pub(crate) fn pin(&mut self) {
         self.pinned = self.batch.bytes.len();
@@ -267,6 +272,22 @@ mod tests {
         assert_eq!(take(&mut gathering), (vec![vec![3], vec![4]], vec![]));
         gathering.forget(1, 3, 3);
         assert_eq!(take(&mut gathering), (vec![], vec![3]), "it has left: now its end is written");
+    }
+
+    #[test]
+    fn what_is_forgotten_is_as_safe_as_is_demanded() {
+        let mut gathering = Gathering::new();
+        gathering.forget(1, 1, 0);
+        let batch = gathering.take(Vec::new(), true).expect("there is a record");
+        assert_eq!(batch.safety, Safety::Lazy);
+        gathering.forget(1, 2, 0);
+        gathering.demand(Safety::Durable);
+        let batch = gathering.take(Vec::new(), true).expect("there is a record");
+        assert_eq!(batch.safety, Safety::Durable);
+        // The next batch is another one, and nothing is safe enough for whoever waits for it.
+        gathering.demand(Safety::Durable);
+        let batch = gathering.take(Vec::new(), true).expect("it is waited for");
+        assert_eq!((batch.bytes.len(), batch.safety), (0, Safety::Lazy));
     }
 
     #[test]

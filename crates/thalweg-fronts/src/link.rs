@@ -686,6 +686,10 @@ impl Effects for Links {
         self.batch.persist(record, safety)
     }
 
+    fn demand(&mut self, safety: Safety) {
+        self.batch.demand(safety);
+    }
+
     fn pin(&mut self) {
         self.batch.pin();
     }

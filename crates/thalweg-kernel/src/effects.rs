@@ -35,6 +35,9 @@ pub trait Effects {
     /// Persists that the entry `serial` of queue `queue`, in flight under `tag` (0 if it has none), is done with. If its
     /// message was persisted at most moments ago and has not left yet, neither has to be written.
     fn forget(&mut self, queue: u64, serial: u64, tag: Tag);
+    /// What this command has forgotten is to be so safe before anything that is held from here on leaves. Without this
+    /// nobody waits for it.
+    fn demand(&mut self, _safety: Safety) {}
     /// What is sent on this link from here on leaves only after all records of this command, and of all before it, are
     /// as safe as was asked for them, here and on the shards that were sent something.
     fn hold(&mut self, link: LinkId);

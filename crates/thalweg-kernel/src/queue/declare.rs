@@ -196,6 +196,10 @@ impl Kernel {
             self.forget_item(journal, &item, false, fx);
         }
         if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+            // What was purged must not be there again after the answer.
+            if count > 0 {
+                fx.demand(self.limits.safety);
+            }
             fx.hold(link);
         }
         Ok(count)
