@@ -148,13 +148,11 @@ impl Kernel {
         match StoredTerms::of(&stored) {
             Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter),
             Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, now, fx),
-            Some(StoredTerms::Binding) => {
-                if self.restore_binding(number, &stored.filter, fx).is_none() {
-                    // One of its ends is gone; the record that says so was lost with the machine.
-                    self.persist_ended(number, fx);
-                }
+            Some(StoredTerms::Binding) if self.restore_binding(number, &stored.filter, fx).is_none() => {
+                // One of its ends is gone; the record that says so was lost with the machine.
+                self.persist_ended(number, fx);
             }
-            None => {}
+            Some(StoredTerms::Binding) | None => {}
         }
     }
 

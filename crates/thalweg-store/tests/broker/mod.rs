@@ -164,7 +164,14 @@ pub fn message<'a>(
     references: &'a [Reference<'a>],
 ) -> Record<'a> {
     Record::Message(MessageRecord {
-        body: BodyRecord { address, payload, reliability: Reliability::AtLeastOnce, retain, priority: 0, properties: None },
+        body: BodyRecord {
+            address,
+            payload,
+            reliability: Reliability::AtLeastOnce,
+            retain,
+            priority: 0,
+            properties: None,
+        },
         expires: Time::NEVER,
         ingress: Time::from_secs(1_795_000_000),
         publisher: 9,
