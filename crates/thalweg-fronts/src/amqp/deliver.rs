@@ -3,11 +3,9 @@
 use super::properties::Outgoing;
 use super::{AmqpFront, State};
 use crate::link::Links;
-use crate::native;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{Method, MethodId, ReplyCode, TooLarge};
 use thalweg_kernel::{CloseReason, Handover, LinkId};
-use thalweg_model::Properties;
 
 impl AmqpFront {
     #[inline]
@@ -16,12 +14,7 @@ impl AmqpFront {
         if !message.is_at(&self.origin.address) {
             self.origin.set(message.address());
         }
-        let (exchange, routing_key) = match message.properties() {
-            // A dead letter goes by its own address, a copy by that of the first.
-            Some(Properties { native: Some(native), details: None, .. }) => native::amqp_origin(native),
-            _ => None,
-        }
-        .unwrap_or((&self.origin.exchange, &self.origin.key));
+        let (exchange, routing_key) = (self.origin.exchange.as_str(), self.origin.key.as_str());
         let Some(channel) = self.channels.get_mut(ch) else { return Ok(()) };
         // The kernel gives nothing to a consumer after it has heard of its end.
         let consumer = if consumer == 0 { None } else { Some(channel.consumer(consumer)) };

@@ -79,13 +79,6 @@ impl Memo {
         }
     }
 
-    /// For a copy to another place: it is delivered with the exchange and key that the publisher named.
-    fn copy(&self, publish: &Publish<'_>) -> Memo {
-        let header = self.properties.native.as_ref().map_or(publish.header, |native| &native.bytes);
-        let native = Some(native::amqp_copy(publish.exchange, publish.routing_key, header));
-        Memo { properties: Properties { native, ..self.properties.clone() }, ..Memo::default() }
-    }
-
     #[inline]
     fn draft<'a>(&'a self, address: &'a str, wishes: Wishes, payload: &'a [u8]) -> Draft<'a> {
         let Wishes { reliability, retain, expires_in, priority, has_properties } = wishes;
@@ -199,24 +192,14 @@ impl Request<'_> {
             Some(table) => front.further_addresses(table, publish, self.kernel)?,
         };
         self.links.mark(Mark::FrontIn);
-        let mut outcome = self.publish_to(memo, wishes, publish, kind);
+        let mut outcome = self.publish_to(memo, wishes, publish, &further, kind);
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
             // Nobody wanted it: maybe the exchange is not what it was.
             let before = memo.address.take();
             let Some(front) = AmqpFront::at(self.links, self.id) else { return Ok(outcome) };
             front.resolve(memo, publish, self.kernel)?;
             if memo.address != before {
-                outcome = self.publish_to(memo, wishes, publish, kind);
-            }
-        }
-        if !further.is_empty() {
-            let mut copy = memo.copy(publish);
-            for address in further {
-                copy.address = Some(address);
-                let other = self.publish_to(&copy, wishes, publish, kind);
-                if matches!((outcome, other), (Outcome::NoMatch, _) | (_, Outcome::Refused | Outcome::Denied)) {
-                    outcome = other;
-                }
+                outcome = self.publish_to(memo, wishes, publish, &further, kind);
             }
         }
         self.links.mark(Mark::KernelPublish);
@@ -227,20 +210,33 @@ impl Request<'_> {
         }
     }
 
-    /// Hands a message to the kernel, at the memo's address. In a transaction it is not known yet what becomes of it.
+    /// Hands a message to the kernel, at the memo's address and at `further` ones. In a transaction it is not known yet what
+    /// becomes of it.
     #[inline]
-    fn publish_to(&mut self, memo: &Memo, wishes: Wishes, publish: &Publish<'_>, kind: Kind) -> Outcome {
-        let address = memo.address.as_deref().unwrap_or_default();
-        if address.is_empty() {
-            return Outcome::NoMatch;
-        }
+    fn publish_to(
+        &mut self,
+        memo: &Memo,
+        wishes: Wishes,
+        publish: &Publish<'_>,
+        further: &[String],
+        kind: Kind,
+    ) -> Outcome {
+        let (address, further) = match (memo.address.as_deref().unwrap_or_default(), further) {
+            ("", []) => return Outcome::NoMatch,
+            // Its own key makes no address; then the first of the others is its place.
+            ("", [first, rest @ ..]) => (first.as_str(), rest),
+            (address, further) => (address, further),
+        };
         let draft = memo.draft(address, wishes, publish.payload);
         if kind == Kind::Gathered {
             self.gather(publish);
-            let is_in = self.kernel.publish_in(self.session, u32::from(self.ch), &draft, self.now);
+            let is_in = self.kernel.publish_in(self.session, u32::from(self.ch), &draft, further, self.now);
             return if is_in { Outcome::Accepted } else { Outcome::Full };
         }
-        let published = self.kernel.publish(self.session, draft, self.now, self.links);
+        let published = match further {
+            [] => self.kernel.publish(self.session, draft, self.now, self.links),
+            further => self.kernel.publish_to_all(self.session, draft, further, self.now, self.links),
+        };
         if let (Some(until), Some(link)) = (published.pause_until, self.links.get_mut(self.id)) {
             link.pause_until = Some(until);
         }

@@ -116,7 +116,7 @@ impl StompFront {
         };
         if let Some(name) = &send.transaction {
             let number = StompFront::of(links, id).map(|front| front.transactions.number(name)).transpose()?;
-            let is_taken = number.is_none_or(|number| kernel.publish_in(session, number, &draft(), now));
+            let is_taken = number.is_none_or(|number| kernel.publish_in(session, number, &draft(), &[], now));
             return match is_taken {
                 true => Ok(Handled::Done),
                 false => {

@@ -188,6 +188,12 @@ fn copies_go_to_further_keys_and_blind_ones_are_not_told() {
     world.publish_with(who, &publish("", "one"), &properties, "m");
     let keys = ["one", "two", "three"].map(|queue| world.get(who, queue).expect(queue).key);
     assert_eq!(keys, ["one", "one", "one"]);
+    // A queue that several of the keys lead to gets one.
+    for key in ["one", "two", "three"] {
+        world.bind(who, "one", "amq.direct", key);
+    }
+    world.publish_with(who, &publish("amq.direct", "one"), &properties, "m");
+    assert!(world.get(who, "one").is_some() && world.get(who, "one").is_none());
     let device = world.device("d");
     world.device_subscribes(device, "two");
     world.publish_with(who, &publish("amq.topic", "one"), &properties, "m");

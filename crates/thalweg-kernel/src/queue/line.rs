@@ -69,8 +69,8 @@ pub(super) struct Transaction {
 
 /// One step of a transaction.
 pub(super) enum Step {
-    /// A message is published.
-    Publish(thalweg_model::Message),
+    /// A message is published, to these addresses as well.
+    Publish(thalweg_model::Message, Box<[String]>),
     /// A message is settled.
     Settle {
         /// Its line.

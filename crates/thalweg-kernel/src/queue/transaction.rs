@@ -25,8 +25,9 @@ impl Kernel {
         lines.transactions.iter_mut().find(|(known, _)| *known == number).map(|(_, transaction)| transaction)
     }
 
-    /// Adds a publish; false if there is no such transaction or it is as large as it may be.
-    pub fn publish_in(&mut self, id: SessionId, number: u32, draft: &Draft<'_>, now: Time) -> bool {
+    /// Adds a publish, to `others` as well as [`Kernel::publish_to_all`] does it; false if there is no such transaction or it
+    /// is as large as it may be.
+    pub fn publish_in(&mut self, id: SessionId, number: u32, draft: &Draft<'_>, others: &[String], now: Time) -> bool {
         let bytes_max = self.limits.transaction_bytes_max;
         let message = self.keep(Some(id), draft, &mut None, now);
         let bytes = message.bytes();
@@ -35,7 +36,7 @@ impl Kernel {
             return false;
         }
         transaction.bytes += bytes;
-        transaction.steps.push(Step::Publish(message));
+        transaction.steps.push(Step::Publish(message, others.into()));
         self.bytes_held += bytes;
         true
     }
@@ -66,7 +67,7 @@ impl Kernel {
     ///
     /// Its records are those of one command, so they are kept together or not at all.
     pub fn commit<E: Effects>(&mut self, id: SessionId, number: u32, now: Time, fx: &mut E) -> Option<Vec<Outcome>> {
-        let publishes = self.transaction_mut(id, number)?.steps.iter().filter(|step| matches!(step, Step::Publish(_)));
+        let publishes = self.transaction_mut(id, number)?.steps.iter().filter(|step| matches!(step, Step::Publish(..)));
         let publishes = publishes.count();
         if self.journal_full && publishes > 0 {
             // All or nothing: what must be written down cannot be.
@@ -79,13 +80,17 @@ impl Kernel {
         let mut lines: Vec<u16> = Vec::new();
         for step in transaction.steps {
             match step {
-                Step::Publish(message) => {
+                Step::Publish(message, others) => {
                     let expires = message.expires();
                     let draft = Draft {
                         expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
                         ..Draft::of(&message)
                     };
-                    outcomes.push(self.publish(id, draft, now, fx).outcome);
+                    let published = match others.is_empty() {
+                        true => self.publish(id, draft, now, fx),
+                        false => self.publish_to_all(id, draft, &others, now, fx),
+                    };
+                    outcomes.push(published.outcome);
                 }
                 Step::Settle { line, unsettled, verdict } => {
                     if !lines.contains(&line) {

@@ -9,7 +9,7 @@ fn begin(world: &mut World, who: Who, number: u32) -> bool {
 }
 
 fn put(world: &mut World, who: Who, number: u32, queue: &str, text: &str) -> bool {
-    world.run(who.shard, |kernel, _, now| kernel.publish_in(who.session, number, &firm(&q(queue), text), now))
+    world.run(who.shard, |kernel, _, now| kernel.publish_in(who.session, number, &firm(&q(queue), text), &[], now))
 }
 
 fn settle(world: &mut World, who: Who, number: u32, tag: u64, verdict: Verdict) -> Settled {
@@ -192,7 +192,7 @@ fn what_was_not_meant_to_be_written_down_is_not_in_a_transaction_either() {
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
     begin(&mut world, client, 1);
-    world.run(0, |kernel, _, now| kernel.publish_in(client.session, 1, &draft(&q("q"), "m"), now));
+    world.run(0, |kernel, _, now| kernel.publish_in(client.session, 1, &draft(&q("q"), "m"), &[], now));
     commit(&mut world, client, 1);
     assert_eq!((world.waits("q"), world.entries_written()), (1, 0));
 }
