@@ -12,7 +12,7 @@ use crate::settings::{self, ShardSettings};
 use crate::shard::{Commits, Mailbox, Shard, ShardParts, ToShard};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_kernel::{Part, ShardId};
@@ -346,9 +346,14 @@ fn restore(
     vault: &Arc<Vault>,
 ) {
     let mut parts = parts.into_iter();
+    // None begins before all have been asked: what one tells another about what it took up must not come before the
+    // other's own part, or the other makes anew what it is about to find.
+    let all_asked = Arc::new(Barrier::new(shards.len()));
     on_each(shards, || {
         let (part, read, vault) = (parts.next().unwrap_or_default(), read.clone(), vault.clone());
+        let all_asked = Arc::clone(&all_asked);
         Box::new(move |inside: &mut Inside<'_>| {
+            all_asked.wait();
             let access = |client: &str, user: Option<&str>| vault.rules(user).compile(client, user);
             inside.kernel.restore(part, &mut |place, len| read(place, len), &access, inside.now, inside.links);
         })
