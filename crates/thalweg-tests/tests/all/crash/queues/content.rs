@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A transaction of this many messages of this size is more than a batch of the journal.
 const MANY: u32 = 60;
 const LARGE: usize = 200_000;
-const KILLS: u32 = 5;
+const KILLS: u32 = 3;
 
 fn home(name: &str) -> (Home, std::net::SocketAddr, std::net::SocketAddr) {
     let (amqp, stomp) = (free_port(), free_port());

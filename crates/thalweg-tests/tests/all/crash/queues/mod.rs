@@ -33,7 +33,7 @@ use super::trail::Trail;
 use super::{asked_for, oracle};
 use crate::broker::free_port;
 
-const SHORT_KILLS: u32 = 16;
+const SHORT_KILLS: u32 = 15;
 
 /// When everybody has stopped publishing: nothing has come for so long, so nothing will.
 const SILENCE: Duration = Duration::from_secs(8);
@@ -77,7 +77,7 @@ fn mixed(shards: u32, seed: u64) {
         return;
     }
     let home = Home::new(&format!("queues-mixed-{shards}")).set(&format!("shards={shards}"));
-    let verdict = run(home, seed, Way::Kill, End::AfterKills(5), mqtt_and_queues);
+    let verdict = run(home, seed, Way::Kill, End::AfterKills(4), mqtt_and_queues);
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -87,14 +87,14 @@ fn what_groups_of_mqtt_take_from_a_queue_is_not_lost() {
     if oracle() {
         return;
     }
-    let verdict = run(Home::new("queues-groups"), 7, Way::Kill, End::AfterKills(8), groups);
+    let verdict = run(Home::new("queues-groups"), 7, Way::Kill, End::AfterKills(6), groups);
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
 
 #[test]
 fn a_power_cut_loses_no_confirmed_message() {
-    let Some(verdict) = cuts("queues-power", 5, End::AfterKills(4), &[]) else { return };
+    let Some(verdict) = cuts("queues-power", 5, End::AfterKills(3), &[]) else { return };
     println!("{}", verdict.text);
     assert!(verdict.book.counted().is_empty(), "see above");
 }
@@ -381,14 +381,18 @@ fn everything(book: &mut Book) -> Cast {
     casting.taker(takers::by_stomp, manner("undertaker", (dead, "dead"), 0, RESTLESS));
     casting.taker(takers::pushed, alone(manner("bank-alone", (bank, "bank"), 100, STEADY)));
     casting.taker(
-        |world, manner, luck| takers::mover(world, manner, "vault", luck),
+        |world, manner, luck| takers::mover(world, manner, Some("vault"), luck),
         manner("mover-1", (till, "till"), 10, RESTLESS),
     );
     casting.taker(
-        |world, manner, luck| takers::mover(world, manner, "vault", luck),
+        |world, manner, luck| takers::mover(world, manner, Some("vault"), luck),
         manner("mover-2", (till, "till"), 10, RESTLESS),
     );
     casting.taker(takers::pushed, manner("vault-amqp", (vault, "vault"), 50, RESTLESS));
+    casting.taker(
+        |world, manner, luck| takers::mover(world, manner, None, luck),
+        manner("vault-tx", (vault, "vault"), 20, RESTLESS),
+    );
     casting.taker(takers::by_stomp, manner("mixed-stomp", (mixed, "mixed"), 20, RESTLESS));
     casting.taker(takers::pushed, manner("mixed-amqp", (mixed, "mixed"), 20, RESTLESS));
     // Away most of the time, so that much waits; without a limit, so that much is unsettled.

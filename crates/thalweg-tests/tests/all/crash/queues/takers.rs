@@ -303,8 +303,8 @@ fn take_by_mqtt(mut hand: Hand, mut mqtt: Mqtt, luck: &mut Luck) -> Result<(), T
     Ok(())
 }
 
-/// Takes from one queue and puts into another, both in one transaction.
-pub fn mover(world: &World, manner: &Manner, to: &'static str, mut luck: Luck) {
+/// Takes from one queue and puts into another, both in one transaction; without another it only settles in it.
+pub fn mover(world: &World, manner: &Manner, to: Option<&'static str>, mut luck: Luck) {
     while !world.is_over() {
         let open = || {
             let mut amqp = Amqp::open(world.amqp)?;
@@ -319,7 +319,7 @@ pub fn mover(world: &World, manner: &Manner, to: &'static str, mut luck: Luck) {
     }
 }
 
-fn move_all(hand: Hand, mut amqp: Amqp, to: &str, luck: &mut Luck) -> Result<(), Trouble> {
+fn move_all(hand: Hand, mut amqp: Amqp, to: Option<&str>, luck: &mut Luck) -> Result<(), Trouble> {
     let Manner { who, queue, .. } = *hand.manner;
     while !hand.manner.is_leaving(hand.world, hand.leaves) {
         let mut taken = Vec::new();
@@ -339,7 +339,7 @@ fn move_all(hand: Hand, mut amqp: Amqp, to: &str, luck: &mut Luck) -> Result<(),
         }
         let put = |amqp: &mut Amqp| {
             for (tag, _, body) in &taken {
-                amqp.publish("", to, body);
+                to.into_iter().for_each(|to| amqp.publish("", to, body));
                 amqp.ack(*tag, false);
             }
         };
