@@ -182,6 +182,9 @@ impl Kernel {
     ) -> Result<Option<u64>, Refusal> {
         let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, index)?;
+        if self.queue(index).is_some_and(|queue| queue.taken) {
+            return Err(Refusal::InUse);
+        }
         if let Some(lines) = self.lines_mut(id) {
             lines.get_or_insert(line).takes_blindly = !settles;
         }
