@@ -1,5 +1,6 @@
 // amqplib as a puppet (see ../README.md): AMQP 0-9-1, one connection with one channel per peer.
 
+import { readFileSync } from "node:fs";
 import amqp from "amqplib";
 import { bytes, event, hex, obeyAll } from "./puppet.js";
 
@@ -7,15 +8,17 @@ const peers = new Map();
 
 const verbs = {
   async connect(command) {
-    const connection = await amqp.connect({
-      protocol: "amqp",
+    const trusting = command.ca ? { ca: [readFileSync(command.ca)] } : {};
+    const where = {
+      protocol: command.ca ? "amqps" : "amqp",
       hostname: command.host,
       port: command.port,
       username: command.user ?? "guest",
       password: command.password ?? "guest",
       vhost: command.vhost ?? "/",
       heartbeat: command.heartbeat ?? 30,
-    });
+    };
+    const connection = await amqp.connect(where, trusting);
     const peer = { connection, name: command.peer };
     peers.set(command.peer, peer);
     let reason = {};

@@ -1,5 +1,6 @@
 // @stomp/stompjs as a puppet (see ../README.md): STOMP over WebSocket, as in a browser.
 
+import { readFileSync } from "node:fs";
 import { Client } from "@stomp/stompjs";
 import { WebSocket } from "ws";
 import { bytes, event, hex, obeyAll } from "./puppet.js";
@@ -12,7 +13,11 @@ const verbs = {
     return new Promise((resolve, reject) => {
       const client = new Client({
         webSocketFactory: () =>
-          new WebSocket(`ws://${command.host}:${command.port}${command.path ?? "/ws"}`, ["v12.stomp", "v11.stomp"]),
+          new WebSocket(
+            `${command.ca ? "wss" : "ws"}://${command.host}:${command.port}/ws`,
+            ["v12.stomp", "v11.stomp"],
+            command.ca ? { ca: readFileSync(command.ca) } : {},
+          ),
         connectHeaders: {
           login: command.user ?? "guest",
           passcode: command.password ?? "guest",

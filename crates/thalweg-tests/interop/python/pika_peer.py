@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import queue
+import ssl
 import threading
 
 import pika
@@ -36,6 +37,7 @@ class Peer:
                     credentials,
                     heartbeat=command.get("heartbeat", 30),
                     socket_timeout=puppet.PATIENCE_S,
+                    ssl_options=trusting(command),
                 )
             )
             self._open()
@@ -159,6 +161,12 @@ class Peer:
             payload=body.hex(),
             properties=properties_out(properties),
         )
+
+
+def trusting(command):
+    if "ca" not in command:
+        return None
+    return pika.SSLOptions(ssl.create_default_context(cafile=command["ca"]), command["host"])
 
 
 NAMES = (

@@ -26,17 +26,16 @@ class Peer(stomp.ConnectionListener):
             [(command["host"], command["port"])],
             reconnect_attempts_max=1,
             auto_decode=False,
-            timeout=puppet.PATIENCE_S,
             **options,
         )
+        if "ca" in command:
+            self.connection.set_ssl([(command["host"], command["port"])], ca_certs=command["ca"])
         self.connection.set_listener("", self)
         self.connection.connect(command.get("user", "guest"), command.get("password", "guest"))
         with self.arrived:
             self.arrived.wait_for(lambda: self.greeting or self.failed, puppet.PATIENCE_S)
         if self.greeting is None:
             raise ConnectionError(self.failed or "no CONNECTED")
-        # Silence is no fault of a connection that is open.
-        self.connection.transport.socket.settimeout(None)
         return {"headers": list(self.greeting.items())}
 
     def frame(self, command):

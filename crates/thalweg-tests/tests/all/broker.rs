@@ -53,6 +53,9 @@ struct Ports {
     amqp: SocketAddr,
     stomp: SocketAddr,
     stomp_websocket: SocketAddr,
+    amqps: SocketAddr,
+    stomps: SocketAddr,
+    stomp_secure_websocket: SocketAddr,
 }
 
 impl Broker {
@@ -104,6 +107,12 @@ impl Broker {
     /// The listener for STOMP over WebSocket, when [`Options::queues`] asked for it.
     pub fn stomp_websocket(&self) -> SocketAddr {
         self.ports.stomp_websocket
+    }
+
+    /// The listeners for AMQP over TLS, STOMP over TLS, and STOMP over WebSocket over TLS, when both [`Options::queues`] and
+    /// [`Options::encrypted`] asked for them.
+    pub fn encrypted_queues(&self) -> [SocketAddr; 3] {
+        [self.ports.amqps, self.ports.stomps, self.ports.stomp_secure_websocket]
     }
 
     /// The authority that signed the encrypted listeners' certificate.
@@ -224,6 +233,9 @@ impl Options {
             amqp: free_port(),
             stomp: free_port(),
             stomp_websocket: free_port(),
+            amqps: free_port(),
+            stomps: free_port(),
+            stomp_secure_websocket: free_port(),
         };
         let mut command = match kind {
             Kind::Thalweg => self.thalweg(&folder, ports),
@@ -274,6 +286,23 @@ impl Options {
                 ("stomp-ws.bind", ports.stomp_websocket.to_string()),
             ] {
                 command.arg("--set").arg(format!("listeners.{key}={value}"));
+            }
+        }
+        if self.queues && self.encrypted {
+            for (name, kind, transport, address) in [
+                ("amqps", "amqp", "tls", ports.amqps),
+                ("stomps", "stomp", "tls", ports.stomps),
+                ("stomp-wss", "stomp", "wss", ports.stomp_secure_websocket),
+            ] {
+                for (key, value) in [
+                    ("kind", kind.to_owned()),
+                    ("transport", transport.to_owned()),
+                    ("bind", address.to_string()),
+                    ("tls.certificate", folder.join("server.pem").display().to_string()),
+                    ("tls.key", folder.join("server.key").display().to_string()),
+                ] {
+                    command.arg("--set").arg(format!("listeners.{name}.{key}={value}"));
+                }
             }
         }
         // Hundreds of brokers with large files kept ready would only heat the disk.

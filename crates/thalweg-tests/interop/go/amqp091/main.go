@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,7 @@ type command struct {
 	Requeue    *bool      `json:"requeue"`
 	Prefetch   int        `json:"prefetch"`
 	Heartbeat  int        `json:"heartbeat"`
+	CA         string     `json:"ca"`
 	Same       bool       `json:"same_channel"`
 	Payload    puppet.Hex `json:"payload"`
 	Arguments  []pair     `json:"arguments"`
@@ -122,10 +124,18 @@ func (p *peer) connect(c command) error {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 30
 	}
-	connection, err := amqp.DialConfig(fmt.Sprintf("amqp://%s:%d", c.Host, c.Port), amqp.Config{
-		SASL:      []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}},
-		Vhost:     vhost,
-		Heartbeat: time.Duration(c.Heartbeat) * time.Second,
+	scheme, config := "amqp", (*tls.Config)(nil)
+	if c.CA != "" {
+		var err error
+		if scheme, config, err = trusting(c.CA); err != nil {
+			return err
+		}
+	}
+	connection, err := amqp.DialConfig(fmt.Sprintf("%s://%s:%d", scheme, c.Host, c.Port), amqp.Config{
+		TLSClientConfig: config,
+		SASL:            []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}},
+		Vhost:           vhost,
+		Heartbeat:       time.Duration(c.Heartbeat) * time.Second,
 	})
 	if err != nil {
 		return err
@@ -153,6 +163,11 @@ func (p *peer) connect(c command) error {
 	}
 	p.returns = p.publishing.NotifyReturn(make(chan amqp.Return, 16))
 	return p.publishing.Confirm(false)
+}
+
+func trusting(authority string) (string, *tls.Config, error) {
+	config, err := puppet.TrustOnly(authority)
+	return "amqps", config, err
 }
 
 func (p *peer) declare(c command) (puppet.Fields, error) {

@@ -180,6 +180,37 @@ fn headers_of_every_type(library: Library) {
     assert_eq!(seen, properties);
 }
 
+/// What comes in over TLS goes out in the clear, and back.
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn libraries_speak_over_tls() {
+    let Some(broker) = Broker::with().queues().encrypted().start_for_queues() else { return };
+    let [amqps, stomps, secure_websocket] = broker.encrypted_queues();
+    let ca = json!({ "ca": broker.authority() });
+    let clear = amqp(&broker, Library::Pika);
+    for library in [Library::Pika, Library::Amqp091Go, Library::Amqplib] {
+        let queue = format!("of {library:?}");
+        let agent = Agent::open(library, amqps, ca.clone());
+        agent.tell("declare", json!({ "queue": queue }));
+        agent.tell("consume", json!({ "queue": queue, "tag": "c", "no_ack": true }));
+        for size in [1, 300_000] {
+            let large = "61".repeat(size);
+            assert_eq!(put(&clear, &queue, &large), "confirmed");
+            assert!(payload(&agent.message()) == large, "{library:?}: {size} bytes");
+            assert_eq!(put(&agent, &queue, &large), "confirmed");
+            assert!(payload(&agent.message()) == large, "{library:?}: its own {size} bytes");
+        }
+    }
+    for (library, address) in [(Library::StompPy, stomps), (Library::Stompjs, secure_websocket)] {
+        let agent = Agent::open(library, address, ca.clone());
+        let destination = format!("/queue/{library:?}");
+        frame(&agent, "SUBSCRIBE", &[("id", "s"), ("destination", &destination)], "");
+        let large = "61".repeat(300_000);
+        frame(&agent, "SEND", &[("destination", &destination)], &large);
+        assert!(payload(&agent.message()) == large, "{library:?}");
+    }
+}
+
 fn stomp(broker: &Broker, library: Library) -> Agent {
     Agent::open(library, stomp_port(broker, library), json!({}))
 }
