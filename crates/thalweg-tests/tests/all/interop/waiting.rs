@@ -156,7 +156,10 @@ fn a_queue_is_shared_by_consumers_of_every_protocol() {
     let all: BTreeSet<&String> = shares.iter().flatten().collect();
     assert_eq!(all.len(), 200, "none is lost: {shares:?}");
     assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), 200, "none comes twice: {shares:?}");
-    assert!(shares.iter().all(|share| !share.is_empty()), "everybody gets some: {shares:?}");
+    // Takers of MQTT are one group: one that keeps up on the queue's own shard may take all of the group's part.
+    let (of_mqtt, others) = shares.split_at(2);
+    let groups = [of_mqtt.concat(), others[0].clone(), others[1].clone()];
+    assert!(groups.iter().all(|share| share.len() >= 20), "every protocol gets its part: {shares:?}");
 }
 
 #[test]
