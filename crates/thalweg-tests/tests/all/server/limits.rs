@@ -196,7 +196,9 @@ fn short_memory_refuses_new_sessions_and_lets_old_ones_go_on() {
     old.subscribe("load", 1);
     old.vanish();
     let mut busy = home.client("busy");
-    let payload = "x".repeat(100_000);
+    // So large that a few get from where nothing more waits to where nobody comes in, between two looks at the memory.
+    const LARGE: usize = 500_000;
+    let payload = "x".repeat(LARGE);
     let mut dropped = 0;
     wait_until("memory is short", || {
         busy.publish("load", &payload, 1);
@@ -210,7 +212,7 @@ fn short_memory_refuses_new_sessions_and_lets_old_ones_go_on() {
     let books = home.observer().on_shards(|inside| inside.kernel.ledger().dropped_total());
     assert!(books.iter().sum::<u64>() >= dropped, "what was not kept is counted");
     let mut back = home.talker().accepted(&Connect::lasting(V5, "sleeper"));
-    assert_eq!(back.message().payload.len(), 100_000);
+    assert_eq!(back.message().payload.len(), LARGE);
     wait_until("memory is there again when the queue drains", || {
         back.send(&pingreq());
         while let Packet::Publish(message) = back.next() {
