@@ -198,7 +198,7 @@ impl Kernel {
         if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
             // What was purged must not be there again after the answer.
             if count > 0 {
-                fx.demand(self.limits.safety);
+                fx.demand(self.session_safety(id));
             }
             fx.hold(link);
         }

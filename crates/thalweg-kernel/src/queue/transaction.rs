@@ -106,7 +106,7 @@ impl Kernel {
         }
         if let (true, Some(link)) = (self.limits.journal, self.sessions.get(id).and_then(|session| session.link)) {
             // What was settled must not come again after the answer.
-            fx.demand(self.limits.safety);
+            fx.demand(self.session_safety(id));
             fx.hold(link);
         }
         Some(outcomes)
