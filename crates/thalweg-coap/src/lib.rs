@@ -11,6 +11,7 @@ mod encoder;
 mod message;
 pub mod option;
 mod options;
+pub mod pubsub;
 mod token;
 
 pub use block::Block;
