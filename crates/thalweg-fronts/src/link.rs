@@ -9,10 +9,10 @@ use crate::{LoginAnswer, LoginAsk};
 use std::collections::VecDeque;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Handover, Kernel, LinkId, Safety, Sent, SessionId, ShardId,
-    ShardMessage, Spot, Tag, Ticket,
+    Answer, CloseReason, Closing, Delivery, Effects, Fetch, Handover, Kernel, LinkId, Refusal, Safety, Sent, SessionId,
+    ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd,
 };
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Message, Reliability, Span, Time};
 
 /// Bounds of output buffers, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -711,6 +711,42 @@ impl Effects for Links {
 
     fn fetch(&mut self, fetch: Fetch) {
         self.fetches.push(fetch);
+    }
+
+    fn last_value_read(&mut self, id: LinkId, _ticket: Ticket, _value: Option<&Message>) {
+        self.write(id, |front, _out| match front {
+            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
+        });
+    }
+
+    fn last_values_listed(&mut self, id: LinkId, _ticket: Ticket, _values: Vec<Message>, _complete: bool) {
+        self.write(id, |front, _out| match front {
+            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
+        });
+    }
+
+    fn watch_ready(&mut self, id: LinkId, _cookie: u64, _value: Option<&Message>) {
+        self.write(id, |front, _out| match front {
+            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
+        });
+    }
+
+    fn value_changed(&mut self, id: LinkId, _cookie: u64) {
+        self.write(id, |front, _out| match front {
+            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
+        });
+    }
+
+    fn watch_ended(&mut self, id: LinkId, _cookie: u64, _why: WatchEnd) {
+        self.write(id, |front, _out| match front {
+            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
+        });
+    }
+
+    fn taken(&mut self, id: LinkId, _ticket: Ticket, _taken: Result<Option<Taken<'_>>, Refusal>) {
+        self.write(id, |front, _out| match front {
+            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
+        });
     }
 }
 

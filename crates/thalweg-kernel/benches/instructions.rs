@@ -6,10 +6,10 @@ use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
     Answer, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish, Limits,
-    LinkId, OpenSession, QueueLimits, QueueSpec, Safety, Sent, SessionId, Settled, ShardId, ShardMessage, Spot, Tag,
-    Ticket, Verdict, Wish, queue_address,
+    LinkId, OpenSession, QueueLimits, QueueSpec, Refusal, Safety, Sent, SessionId, Settled, ShardId, ShardMessage,
+    Spot, Tag, Taken, Ticket, Verdict, WatchEnd, Wish, queue_address,
 };
-use thalweg_model::{Reliability, RetainOp, Span, Time};
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
@@ -213,4 +213,16 @@ impl Effects for Nowhere {
     fn hold(&mut self, _: LinkId) {}
 
     fn fetch(&mut self, _: Fetch) {}
+
+    fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
+
+    fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
+
+    fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
+
+    fn value_changed(&mut self, _: LinkId, _: u64) {}
+
+    fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
+
+    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
 }

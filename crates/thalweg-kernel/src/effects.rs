@@ -1,9 +1,10 @@
 //! What the kernel asks of the world. The kernel never calls a socket, a disk or another thread: it calls one of
 //! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
 
-use crate::ids::{LinkId, SessionId, ShardId, Tag, Ticket};
+use crate::ids::{LinkId, SessionId, ShardId, Tag, TakenId, Ticket};
 use crate::journal::Record;
 use crate::publish::Draft;
+use crate::queue::Refusal;
 use crate::shards::ShardMessage;
 use thalweg_model::{Message, Properties, Reliability, Span, Time};
 
@@ -43,6 +44,41 @@ pub trait Effects {
     fn hold(&mut self, link: LinkId);
     /// Wants messages back that wait on disk only; they come through [`Kernel::on_fetched`](crate::Kernel::on_fetched).
     fn fetch(&mut self, fetch: Fetch);
+    /// The answer to [`Kernel::read_last_value`](crate::Kernel::read_last_value).
+    fn last_value_read(&mut self, link: LinkId, ticket: Ticket, value: Option<&Message>);
+    /// The answer to [`Kernel::list_last_values`](crate::Kernel::list_last_values): values in byte order of their
+    /// addresses, and whether these are all.
+    fn last_values_listed(&mut self, link: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool);
+    /// A watch is in force on every shard; the value of this moment, if there is one.
+    fn watch_ready(&mut self, link: LinkId, cookie: u64, value: Option<&Message>);
+    /// Something waits in a watch where nothing waited before.
+    fn value_changed(&mut self, link: LinkId, cookie: u64);
+    /// A watch has ended, and not because its reader said so. Its number names nothing any more.
+    fn watch_ended(&mut self, link: LinkId, cookie: u64, why: WatchEnd);
+    /// The answer to [`Kernel::take_apart`](crate::Kernel::take_apart); nothing if the queue is empty.
+    fn taken(&mut self, link: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>);
+}
+
+/// Why a watch has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchEnd {
+    /// Its session may not see the address any more.
+    NotAuthorized,
+    /// Its session, or that session's link, has ended.
+    SessionEnded,
+}
+
+/// A message that was taken out of a queue by itself.
+#[derive(Debug)]
+pub struct Taken<'a> {
+    /// What to settle it by, within [`Limits::take_settle_timeout`](crate::Limits::take_settle_timeout).
+    pub id: TakenId,
+    /// The message.
+    pub message: &'a Message,
+    /// How often it was given to somebody before.
+    pub deliveries: u32,
+    /// What is left in the queue.
+    pub left: u64,
 }
 
 /// How safe a record must be before what waits for it may leave.

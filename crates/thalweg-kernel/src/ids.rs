@@ -18,3 +18,11 @@ pub type Tag = u16;
 
 /// Names a question whose answer comes later; chosen by whoever asks, unique on its link while unanswered.
 pub type Ticket = u16;
+
+/// One reader's wish to know an address's latest value, on this shard. Used again after the watch has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WatchId(pub u32);
+
+/// Names a message that was taken out of a queue by itself, on whatever shard the queue is; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TakenId(pub u64);

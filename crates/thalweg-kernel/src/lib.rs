@@ -5,11 +5,12 @@
 //! share nothing and send each other [`ShardMessage`]s.
 //!
 //! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
-//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `shards`, `timers`, `inspect`. What outlives the process is in
+//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `watch`, `read`, `shards`, `timers`, `inspect`. What outlives the process is in
 //! `journal` (what is written down and what it adds up to), `durable` (when), `disk_queue`, `transfer` and `restore`.
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod cell;
 mod disk_queue;
 mod durable;
 mod effects;
@@ -17,6 +18,7 @@ mod group;
 mod ids;
 mod inspect;
 pub mod journal;
+mod kept_value;
 mod kernel;
 pub mod last_value;
 mod ledger;
@@ -24,6 +26,7 @@ mod limits;
 mod publish;
 mod queue;
 pub mod rate;
+mod read;
 mod restore;
 mod retained;
 mod route_cache;
@@ -35,12 +38,14 @@ mod slab;
 mod subscribe;
 mod timers;
 mod transfer;
+mod watch;
 mod window;
 
 pub use effects::{
     Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
+    Taken, WatchEnd,
 };
-pub use ids::{LinkId, SessionId, ShardId, Tag, Ticket};
+pub use ids::{LinkId, SessionId, ShardId, Tag, TakenId, Ticket, WatchId};
 pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
@@ -55,3 +60,4 @@ pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, W
 pub use settle::{Settled, Settlement};
 pub use shards::ShardMessage;
 pub use subscribe::{LastValueWish, Wish};
+pub use watch::{Change, WatchRefused};

@@ -94,6 +94,19 @@ pub struct Limits {
     pub exchanges_max: usize,
     /// Bindings of all exchanges.
     pub bindings_max: usize,
+    /// Watches on this shard.
+    pub watches_max: usize,
+    /// Filters whose every publish is remembered as the last value of its address, retained or not; in memory only.
+    pub kept_filters: Arc<[Filter]>,
+    /// Values on this shard that are remembered although nobody retained them, and addresses of which
+    /// [`Kernel::keep_last`](crate::Kernel::keep_last) was told.
+    pub kept_messages_max: usize,
+    /// Bytes of those values.
+    pub kept_bytes_max: usize,
+    /// Values that one list holds at the most, whatever was asked for.
+    pub list_max: usize,
+    /// A message that was taken out of a queue by itself and is not settled for this long goes back into it.
+    pub take_settle_timeout: Span,
     /// Bytes of messages of one transaction.
     pub transaction_bytes_max: usize,
     /// Whether `Subscribe` may name a group.
@@ -145,6 +158,12 @@ impl Default for Limits {
             named_queue_memory_bytes_max: 16 << 20,
             exchanges_max: 10_000,
             bindings_max: 1_000_000,
+            watches_max: 1_000_000,
+            kept_filters: Arc::default(),
+            kept_messages_max: 1_000_000,
+            kept_bytes_max: 256 << 20,
+            list_max: 10_000,
+            take_settle_timeout: Span::from_secs(30),
             transaction_bytes_max: 64 << 20,
             groups_enabled: true,
             wildcards_enabled: true,

@@ -8,6 +8,7 @@
 //! shard (see [`Kernel::has_queues`]).
 
 mod accept;
+mod apart;
 mod binding;
 mod consume;
 mod dead_letter;

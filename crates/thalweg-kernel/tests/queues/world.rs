@@ -7,7 +7,7 @@ use thalweg_kernel::{
     Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft, Effects, ExchangeKind,
     ExchangeSpec, Fetch, Grants, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome,
     QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId,
-    ShardMessage, Spot, Subscribed, Tag, Ticket, Verdict, Wish, exchange_address, home, queue_address,
+    ShardMessage, Spot, Subscribed, Tag, Taken, Ticket, Verdict, WatchEnd, Wish, exchange_address, home, queue_address,
 };
 use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
@@ -163,6 +163,18 @@ impl Effects for Out {
     fn fetch(&mut self, fetch: Fetch) {
         self.fetches.push((self.shard, fetch));
     }
+
+    fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
+
+    fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
+
+    fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
+
+    fn value_changed(&mut self, _: LinkId, _: u64) {}
+
+    fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
+
+    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
 }
 
 /// What was written, in frames at rising places.

@@ -1,0 +1,1 @@
+//! What comes to a watched address.
