@@ -6,17 +6,27 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod client;
 mod code;
+mod datagrams;
 mod encoder;
 mod message;
 pub mod option;
 mod options;
+mod outgoing;
 pub mod pubsub;
+mod server;
 mod token;
+mod transmission;
 
 pub use block::Block;
+pub use client::*;
 pub use code::Code;
+pub use datagrams::Datagrams;
 pub use encoder::{Encoder, empty};
 pub use message::{DecodeError, Kind, Malformed, Message};
 pub use options::{OptionIter, Options};
+pub use outgoing::{OptionOut, Response, SharedBody, Value};
+pub use server::*;
 pub use token::Token;
+pub use transmission::Transmission;

@@ -7,4 +7,4 @@ mod reader;
 pub mod testkit;
 
 pub use reader::Reader;
-pub use thalweg_model::Time;
+pub use thalweg_model::{Span, Time};

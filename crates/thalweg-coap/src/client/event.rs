@@ -1,0 +1,108 @@
+//! What a client says and hears.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use crate::{Code, OptionOut, Options};
+
+/// Names a request or an observation until it ends; never another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A request that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestOut<'r> {
+    /// The method.
+    pub code: Code,
+    /// Whether it is repeated until it is acknowledged.
+    pub confirmable: bool,
+    /// Options in ascending order of their numbers, without Observe, Block1, Block2 and Size1: these are the machine's.
+    pub options: &'r [OptionOut<'r>],
+    /// The whole payload; it goes in blocks if it is larger than one.
+    pub payload: &'r [u8],
+    /// Whether to observe: GET and FETCH.
+    pub observe: bool,
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestRefused {
+    /// `ClientSettings::requests_max`, `ClientSettings::peers_max`, or the queue to this peer.
+    TooMany,
+    /// The peer does not answer, and this would be more than it may be probed with. RFC 7252 §4.7
+    Probing,
+    /// More blocks than can be numbered, or options that do not fit into a datagram.
+    TooLarge,
+}
+
+/// How to end a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cancel {
+    /// Without a word: what still comes is rejected, which ends an observation as well. RFC 7641 §3.6
+    Forget,
+    /// An observation is deregistered: GET with Observe 1 and the same token. The response to that comes as
+    /// [`ClientEvent::Response`].
+    Deregister,
+}
+
+/// What a datagram meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientEvent<'b> {
+    /// The answer to a request, which has ended by that.
+    Response(ResponseIn<'b>),
+    /// The state of something that is observed: the first one, or a newer one. Older ones do not come out.
+    Notification(ResponseIn<'b>),
+}
+
+/// A response or a notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseIn<'b> {
+    /// What it answers.
+    pub request: RequestId,
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// The response code.
+    pub code: Code,
+    /// Its options; of a response in blocks, those of its last block.
+    pub options: Options<'b>,
+    /// Its payload, put together if it came in blocks.
+    pub payload: Cow<'b, [u8]>,
+}
+
+/// What happened without a datagram that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClientNotice {
+    /// A request was acknowledged; its response will come separately.
+    Acknowledged {
+        /// Which.
+        request: RequestId,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// Which.
+        request: RequestId,
+    },
+    /// A request or observation has ended without an answer.
+    Failed {
+        /// Which.
+        request: RequestId,
+        /// Why.
+        why: Failure,
+    },
+}
+
+/// Why a request ended without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// Nobody acknowledged it.
+    Unacknowledged,
+    /// It was acknowledged, but no response came in time.
+    NoResponse,
+    /// The peer rejected it.
+    Reset,
+    /// The response is larger than `ClientSettings::response_bytes_max`, or its blocks do not fit together.
+    Body,
+}

@@ -1,0 +1,243 @@
+//! What a server's application hears.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use crate::{Code, Options, Token};
+
+/// Names a peer of one machine while it is known; may name another one after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerId(pub(crate) u32);
+
+/// Names a request until it is answered; never another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExchangeId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Names an observation until it ends; never another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RelationId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl RelationId {
+    /// As one number, for whoever stores it.
+    pub const fn number(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// Back from [`RelationId::number`].
+    pub const fn from_number(number: u64) -> Self {
+        RelationId { index: number as u32, generation: (number >> 32) as u32 }
+    }
+}
+
+/// What a datagram meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<'b> {
+    /// A request, once: [`ServerSide::respond`](crate::ServerSide::respond) to it now or later, or
+    /// [`ServerSide::ignore`](crate::ServerSide::ignore) it.
+    Request(Request<'b>),
+}
+
+/// A request. What the message layer needs to know of it is known; the options are all there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'b> {
+    /// Who asks.
+    pub peer: PeerId,
+    /// Where they are.
+    pub from: SocketAddr,
+    /// What to answer.
+    pub exchange: ExchangeId,
+    /// The method, which may be one that nobody knows.
+    pub code: Code,
+    /// Whether they insist that it arrives.
+    pub confirmable: bool,
+    /// Their token.
+    pub token: Token,
+    /// Its options; of a request in blocks, those of its last block.
+    pub options: Options<'b>,
+    /// Its payload, put together if it came in blocks.
+    pub payload: Cow<'b, [u8]>,
+    /// What it says of observing.
+    pub observe: Option<Observe>,
+    /// The observation that this peer has with this token, and its cookie. On [`Observe::Register`] it goes on if the
+    /// application calls `observe` with this exchange; on [`Observe::Deregister`] it has ended, and there is no notice.
+    pub relation: Option<(RelationId, u64)>,
+}
+
+/// What a request says of observing. RFC 7641 §2
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Observe {
+    /// 0: tell me of changes. Call `observe`, then respond.
+    Register,
+    /// 1: no more.
+    Deregister,
+}
+
+/// What happened without a request, or what may be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// `notify` was refused as busy, and would not be any more: notify of the newest state.
+    Ready {
+        /// Which observation.
+        relation: RelationId,
+        /// What the application calls it.
+        cookie: u64,
+    },
+    /// Nobody has confirmed a notification for as long as `observe` said: notify of the state as it is, changed or not.
+    CheckDue {
+        /// Which observation.
+        relation: RelationId,
+        /// What the application calls it.
+        cookie: u64,
+    },
+    /// An observation has ended.
+    ObservationEnded {
+        /// Which it was.
+        relation: RelationId,
+        /// What the application called it.
+        cookie: u64,
+        /// Whose it was.
+        peer: PeerId,
+        /// Why.
+        why: ObservationEnd,
+    },
+    /// The application took too long; the request has been answered with 5.03.
+    ExchangeExpired {
+        /// What it was.
+        exchange: ExchangeId,
+    },
+}
+
+/// Why an observation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObservationEnd {
+    /// The observer rejected a notification.
+    Reset,
+    /// The observer does not acknowledge.
+    Silent,
+    /// The response to its registration said no.
+    Refused,
+    /// Somebody below said that nobody is there any more.
+    PeerGone,
+}
+
+/// What became of a call of `notify`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Notified {
+    /// It is on its way, and confirmable if so.
+    Sent {
+        /// Whether it is repeated until acknowledged.
+        confirmable: bool,
+    },
+    /// Not now. [`Notice::Ready`] comes when it can be said; keep the newest state until then.
+    Busy,
+    /// There is no such observation.
+    Gone,
+}
+
+/// How a notification is to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// Not confirmable, but now and then: see `ServerSettings::confirm_every`.
+    #[default]
+    Auto,
+    /// Confirmable.
+    Confirmable,
+    /// Not confirmable, unless the clause of 24 hours or an unproven address demands it.
+    NonConfirmable,
+}
+
+/// Why an observation was not begun: respond as to a plain GET.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObserveRefused {
+    /// There is no such exchange any more, or it did not ask.
+    NotAsked,
+    /// `ServerSettings::relations_max`, or memory.
+    TooMany,
+    /// `ServerSettings::relations_per_peer`.
+    TooManyOfPeer,
+}
+
+/// What is known of an observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelationState {
+    /// Whose it is.
+    pub peer: PeerId,
+    /// What the application calls it.
+    pub cookie: u64,
+    /// The observer's token.
+    pub token: Token,
+    /// Whether a notification waits for its acknowledgement.
+    pub in_flight: bool,
+}
+
+macro_rules! counts {
+    ($($name:ident $what:literal;)*) => {
+        /// What a server has seen and done since it began.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct ServerCounts {
+            $(#[doc = $what] pub $name: u64,)*
+        }
+        impl ServerCounts {
+            /// Name and value of each.
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counts! {
+    datagrams "Datagrams that came.";
+    requests "Requests that the application got.";
+    duplicates "Repeated messages that were answered again or ignored.";
+    malformed "Datagrams that were no messages.";
+    rejected "Messages that made no sense and were reset or ignored.";
+    bad_options "Requests with a critical option that nobody here understands.";
+    rate_limited "Requests beyond a peer's rate.";
+    overloaded "Requests refused because a limit of exchanges, peers or transfers was reached.";
+    echo_demanded "Requests answered with 4.01 and Echo.";
+    expired "Requests that the application did not answer in time.";
+    peers_displaced "Peers forgotten because others came.";
+    remembered_displaced "Answers forgotten before their time because of a limit.";
+    transfers_displaced "Requests in blocks forgotten before their time because of a limit.";
+    notifications "Notifications sent, repetitions not counted.";
+    confirmable "Confirmable messages sent, repetitions not counted.";
+    retransmissions "Repetitions sent.";
+    timeouts "Confirmable messages given up.";
+    resets "Messages of ours that peers rejected.";
+    responses_dropped "Separate responses that found no room in a queue.";
+}
+
+/// Bytes of memory by what they are for: estimates of what is allocated, whether it is used or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerBytes {
+    /// Peers and the table that finds them.
+    pub peers: usize,
+    /// Observations.
+    pub relations: usize,
+    /// Messages in flight and waiting.
+    pub sendings: usize,
+    /// Timers and notices.
+    pub timers: usize,
+    /// Requests that wait for an answer.
+    pub exchanges: usize,
+    /// Answers kept for repeated requests.
+    pub remembered: usize,
+    /// Requests and responses in blocks.
+    pub transfers: usize,
+}
+
+impl ServerBytes {
+    /// All of them.
+    pub fn total(&self) -> usize {
+        let ServerBytes { peers, relations, sendings, timers, exchanges, remembered, transfers } = *self;
+        peers + relations + sendings + timers + exchanges + remembered + transfers
+    }
+}
