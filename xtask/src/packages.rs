@@ -5,7 +5,7 @@ use crate::program::Program;
 /// A program and the Debian package that brings it.
 type Need = (&'static str, &'static str);
 
-const INTEROP: [Need; 9] = [
+const INTEROP: [Need; 11] = [
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
     ("mosquitto_sub", "mosquitto-clients"),
@@ -15,6 +15,8 @@ const INTEROP: [Need; 9] = [
     ("javac", "default-jdk-headless"),
     ("mvn", "maven"),
     ("go", "golang"),
+    ("coap-client-openssl", "libcoap3-bin"),
+    ("tshark", "tshark"),
 ];
 
 /// Everything the foreign clients need to be built and run.
@@ -27,9 +29,16 @@ pub fn for_oracle() -> Result<(), String> {
     ensure(&[("rabbitmq-server", "rabbitmq-server"), ("epmd", "erlang-base")])
 }
 
-/// What breaks a broker's disk: failing system calls, and images to mount.
+/// What breaks a broker's disk: failing system calls, and images to mount. And its network: links that lose packets.
 pub fn for_faults() -> Result<(), String> {
-    ensure(&[("strace", "strace"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("losetup", "mount")])
+    ensure(&[
+        ("strace", "strace"),
+        ("mkfs.ext4", "e2fsprogs"),
+        ("mount", "mount"),
+        ("losetup", "mount"),
+        ("ip", "iproute2"),
+        ("nft", "nftables"),
+    ])
 }
 
 /// What counts instructions.

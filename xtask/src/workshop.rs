@@ -72,7 +72,7 @@ fn java(sources: &Path, folder: &Path) -> Result<(), String> {
 fn go(sources: &Path, folder: &Path) -> Result<(), String> {
     Program::new("go")
         .args(["build", "-mod=readonly", "-buildvcs=false", "-o"])
-        .args([&format!("{}/", folder.display()), "./paho3", "./paho5", "./amqp091"])
+        .args([&format!("{}/", folder.display()), "./paho3", "./paho5", "./amqp091", "./coap"])
         .folder(sources)
         .run()
         .map_err(|why| format!("{why} (go.mod asks for Go 1.24; Debian 12's is older, see https://go.dev/dl)"))

@@ -18,11 +18,13 @@ pub enum Protocol {
     Amqp,
     /// STOMP 1.0 to 1.2.
     Stomp,
+    /// CoAP with publish and subscribe.
+    Coap,
 }
 
 impl Protocol {
     /// All of them, in the order of the tables.
-    pub const ALL: [Protocol; 4] = [Protocol::Mqtt3, Protocol::Mqtt5, Protocol::Amqp, Protocol::Stomp];
+    pub const ALL: [Protocol; 5] = [Protocol::Mqtt3, Protocol::Mqtt5, Protocol::Amqp, Protocol::Stomp, Protocol::Coap];
 
     /// What it can say.
     pub const fn capabilities(self) -> &'static Capabilities {
@@ -31,6 +33,7 @@ impl Protocol {
             Protocol::Mqtt5 => &MQTT_5,
             Protocol::Amqp => &AMQP,
             Protocol::Stomp => &STOMP,
+            Protocol::Coap => &COAP,
         }
     }
 }
@@ -46,14 +49,20 @@ pub struct Capabilities {
     pub syntax: Syntax,
     /// The longest address it can name.
     pub address_bytes_max: Option<usize>,
-    /// The publisher can say what the payload is.
-    pub content_type: bool,
+    /// The longest level of an address.
+    pub level_bytes_max: Option<usize>,
+    /// What a subscriber is told of.
+    pub receives: Receives,
+    /// How the publisher can say what the payload is.
+    pub content_type: ContentTypeModel,
     /// Properties of the user's own.
     pub properties: PropertyModel,
     /// What ties an answer to its request.
     pub correlation: CorrelationModel,
     /// How a message can say where its answer goes.
     pub reply_to: Option<&'static str>,
+    /// How a client asks and is answered, if not by a message that says where its answer goes.
+    pub request: Option<&'static str>,
     /// The unit in which it says how long a message lives.
     pub expiry: Option<ExpiryUnit>,
     /// The greatest priority it can say.
@@ -67,7 +76,7 @@ pub struct Capabilities {
     /// How a message is sent to a queue, and how one is taken from it.
     pub queue: &'static str,
     /// How a client joins the group `g` on the filter `a/+`.
-    pub group: &'static str,
+    pub group: Option<&'static str>,
 }
 
 /// How levels are joined and which wildcards there are.
@@ -78,9 +87,29 @@ pub struct Syntax {
     /// Between levels.
     pub separator: char,
     /// One level, any number of levels.
-    pub wildcards: (&'static str, &'static str),
+    pub wildcards: Option<(&'static str, &'static str)>,
     /// What is written `%HH` within a level.
     pub escaped: &'static str,
+}
+
+/// What a subscriber is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receives {
+    /// Every message.
+    Messages,
+    /// What an address holds now; a value that another has replaced already may never come.
+    Values,
+}
+
+/// How a publisher says what the payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentTypeModel {
+    /// Not at all.
+    No,
+    /// Any media type, as text.
+    Text,
+    /// A number; only registered media types have one.
+    Number,
 }
 
 /// Properties of the user's own.
@@ -125,12 +154,14 @@ pub enum Redelivered {
     ToAnybody(&'static str),
     /// Only to the session that had it.
     ToItsSession(&'static str),
+    /// Not at all: what was taken is settled.
+    Never,
 }
 
 const MQTT_SYNTAX: Syntax = Syntax {
     example: "a/b",
     separator: '/',
-    wildcards: ("+", "#"),
+    wildcards: Some(("+", "#")),
     escaped: "`/` `+` `#` and NUL, which cannot occur",
 };
 
@@ -142,23 +173,26 @@ pub const MQTT_3: Capabilities = Capabilities {
     reliability: "exactly once",
     syntax: MQTT_SYNTAX,
     address_bytes_max: Some(65_535),
-    content_type: false,
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::No,
     properties: PropertyModel::No,
     correlation: CorrelationModel::No,
     reply_to: None,
+    request: None,
     expiry: None,
     priority_max: None,
     last_value_in: Some("retain flag"),
     last_value_out: "always",
     redelivered: Redelivered::ToItsSession("DUP"),
     queue: "publish to `$q/name`, subscribe to `$share/name/$q/name`",
-    group: "`$share/g/a/+`",
+    group: Some("`$share/g/a/+`"),
 };
 
 /// MQTT 5.0.
 pub const MQTT_5: Capabilities = Capabilities {
     name: "MQTT 5",
-    content_type: true,
+    content_type: ContentTypeModel::Text,
     properties: PropertyModel::RepeatableText,
     correlation: CorrelationModel::Bytes,
     reply_to: Some("Response Topic"),
@@ -171,38 +205,66 @@ pub const MQTT_5: Capabilities = Capabilities {
 pub const AMQP: Capabilities = Capabilities {
     name: "AMQP 0-9-1",
     reliability: "at least once",
-    syntax: Syntax { example: "`amq.topic`, key `a.b`", separator: '.', wildcards: ("*", "#"), escaped: DOTS },
+    syntax: Syntax { example: "`amq.topic`, key `a.b`", separator: '.', wildcards: Some(("*", "#")), escaped: DOTS },
     address_bytes_max: Some(255),
-    content_type: true,
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::Text,
     properties: PropertyModel::UniqueTyped,
     correlation: CorrelationModel::ShortText,
     reply_to: Some("`reply-to`, a key of the default exchange"),
+    request: None,
     expiry: Some(ExpiryUnit::Milliseconds),
     priority_max: Some(255),
     last_value_in: Some("header `x-retain: set`"),
     last_value_out: "argument `x-last-value: true` of bind",
     redelivered: Redelivered::ToAnybody("`redelivered`"),
     queue: "default exchange, key `name`; consume from `name`",
-    group: "consume from `$g/g/a/+`",
+    group: Some("consume from `$g/g/a/+`"),
 };
 
 /// STOMP 1.0 to 1.2, in the dialect of RabbitMQ.
 pub const STOMP: Capabilities = Capabilities {
     name: "STOMP 1.2",
     reliability: "at least once",
-    syntax: Syntax { example: "`/topic/a.b`", separator: '.', wildcards: ("*", "#"), escaped: DOTS },
+    syntax: Syntax { example: "`/topic/a.b`", separator: '.', wildcards: Some(("*", "#")), escaped: DOTS },
     address_bytes_max: None,
-    content_type: true,
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::Text,
     properties: PropertyModel::UniqueText,
     correlation: CorrelationModel::Text,
     reply_to: Some("`reply-to`, a destination"),
+    request: None,
     expiry: Some(ExpiryUnit::Milliseconds),
     priority_max: Some(255),
     last_value_in: Some("header `retain:set`"),
     last_value_out: "header `x-last-value:true` of SUBSCRIBE",
     redelivered: Redelivered::ToAnybody("`redelivered:true`"),
     queue: "send to and subscribe to `/queue/name`",
-    group: "subscribe to `/amq/queue/$g/g/a/+`",
+    group: Some("subscribe to `/amq/queue/$g/g/a/+`"),
+};
+
+/// CoAP with publish and subscribe: topics are resources, and a subscriber observes one.
+pub const COAP: Capabilities = Capabilities {
+    name: "CoAP",
+    reliability: "at least once",
+    syntax: Syntax { example: "`/ps/data/a/b`, an option each", separator: '/', wildcards: None, escaped: "nothing" },
+    address_bytes_max: None,
+    level_bytes_max: Some(255),
+    receives: Receives::Values,
+    content_type: ContentTypeModel::Number,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: None,
+    request: Some("`POST /rpc/a/b`, answered in its response"),
+    expiry: Some(ExpiryUnit::Seconds),
+    priority_max: None,
+    last_value_in: Some("every `PUT`"),
+    last_value_out: "`GET`, and the first notification",
+    redelivered: Redelivered::Never,
+    queue: "`POST` to and `GET` from `/q/name`",
+    group: None,
 };
 
 /// A side of a message that a receiver may see otherwise than its publisher meant it.
@@ -218,8 +280,10 @@ pub enum Aspect {
     Wildcard,
     /// Messages of one publisher on one address.
     Order,
-    /// Media type.
+    /// A media type of somebody's own.
     ContentType,
+    /// A media type with a number in CoAP's registry.
+    RegisteredType,
     /// Properties that are text.
     TextProperty,
     /// Properties of one name.
@@ -246,13 +310,14 @@ pub enum Aspect {
 
 impl Aspect {
     /// All of them, in the order of the document.
-    pub const ALL: [Aspect; 17] = [
+    pub const ALL: [Aspect; 18] = [
         Aspect::Payload,
         Aspect::Address,
         Aspect::LongAddress,
         Aspect::Wildcard,
         Aspect::Order,
         Aspect::ContentType,
+        Aspect::RegisteredType,
         Aspect::TextProperty,
         Aspect::RepeatedProperty,
         Aspect::TypedProperty,
@@ -273,10 +338,13 @@ impl Aspect {
             Aspect::Address => {
                 ("Address", "Empty levels, a `.` in a level, a literal `%2F`, wildcard characters of the other side.")
             }
-            Aspect::LongAddress => ("Long address", "An address of 300 bytes."),
+            Aspect::LongAddress => ("Long address", "An address of 300 bytes, no level of it longer than 255."),
             Aspect::Wildcard => ("Wildcards", "One level and any number of levels, in the subscriber's own syntax."),
             Aspect::Order => ("Order", "Messages of one publisher on one address, to one subscriber."),
-            Aspect::ContentType => ("Content type", "A media type, as `text/plain`."),
+            Aspect::ContentType => ("Content type", "A media type that somebody made up, as `text/x-thing`."),
+            Aspect::RegisteredType => {
+                ("Registered content type", "A media type that has a number in CoAP's registry, as `application/json`.")
+            }
             Aspect::TextProperty => ("User property", "A property of the user's own whose value is text."),
             Aspect::RepeatedProperty => ("Repeated user property", "Several properties of one name."),
             Aspect::TypedProperty => ("Typed user property", "A whole number, a truth value."),
@@ -305,6 +373,8 @@ pub enum Cell {
     Dropped,
     /// Nothing, because the publisher cannot say it.
     Unsaid,
+    /// Nothing, because the subscriber cannot ask for it.
+    Unasked,
 }
 
 /// How something is said otherwise.
@@ -332,10 +402,14 @@ pub enum Rule {
     AsSent,
     /// Another client gets it, unflagged.
     Unflagged,
+    /// The newest value for certain, those before it maybe.
+    NewestValue,
+    /// A media type without a number is bytes.
+    OctetStream,
 }
 
 impl Rule {
-    const ALL: [Rule; 11] = [
+    const ALL: [Rule; 13] = [
         Rule::OtherSyntax,
         Rule::CutKey,
         Rule::FirstOfName,
@@ -347,6 +421,8 @@ impl Rule {
         Rule::MillisecondsLeft,
         Rule::AsSent,
         Rule::Unflagged,
+        Rule::NewestValue,
+        Rule::OctetStream,
     ];
 
     /// A short name and the whole rule.
@@ -389,6 +465,14 @@ impl Rule {
                 "unflagged",
                 "Another subscriber of the group gets it, without a flag: DUP tells a session of its own messages only.",
             ),
+            Rule::NewestValue => (
+                "newest",
+                "What comes is in order and ends with the newest; a value that another has replaced before it could leave \
+                 does not come, unless the listener keeps a queue for observers (`coap.queue`).",
+            ),
+            Rule::OctetStream => {
+                ("bytes", "CoAP names media types by numbers; what has none comes as 42, `application/octet-stream`.")
+            }
         }
     }
 }
@@ -401,14 +485,24 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
         (true, true) => Cell::Exact,
     };
     match aspect {
-        Aspect::Payload | Aspect::Order | Aspect::Wildcard | Aspect::LastValue => Cell::Exact,
+        Aspect::Payload | Aspect::LastValue => Cell::Exact,
+        Aspect::Order if to.receives == Receives::Values => Cell::Rule(Rule::NewestValue),
+        Aspect::Order => Cell::Exact,
+        Aspect::Wildcard if to.syntax.wildcards.is_none() => Cell::Unasked,
+        Aspect::Wildcard => Cell::Exact,
         Aspect::Address => in_syntax(from, to),
         Aspect::LongAddress => match (from.address_bytes_max, to.address_bytes_max) {
             (Some(0..300), _) => Cell::Unsaid,
             (_, Some(0..300)) => Cell::Rule(Rule::CutKey),
             _ => in_syntax(from, to),
         },
-        Aspect::ContentType => exact_if(from.content_type, to.content_type),
+        Aspect::ContentType => match (from.content_type, to.content_type) {
+            (ContentTypeModel::Text, ContentTypeModel::Number) => Cell::Rule(Rule::OctetStream),
+            (from, to) => exact_if(from == ContentTypeModel::Text, to == ContentTypeModel::Text),
+        },
+        Aspect::RegisteredType => {
+            exact_if(from.content_type != ContentTypeModel::No, to.content_type != ContentTypeModel::No)
+        }
         Aspect::TextProperty => exact_if(from.properties != PropertyModel::No, to.properties != PropertyModel::No),
         Aspect::RepeatedProperty => match (from.properties, to.properties) {
             (PropertyModel::RepeatableText, PropertyModel::UniqueText | PropertyModel::UniqueTyped) => {
@@ -436,7 +530,7 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
             (_, CorrelationModel::ShortText) => Cell::Rule(Rule::CorrelationHeader),
             (_, CorrelationModel::Text) => Cell::Rule(Rule::CorrelationBase64),
         },
-        Aspect::Reply => match exact_if(from.reply_to.is_some(), to.reply_to.is_some()) {
+        Aspect::Reply => match exact_if(from.reply_to.or(from.request).is_some(), to.reply_to.is_some()) {
             Cell::Exact if from.reply_to != to.reply_to => Cell::Rule(Rule::ReplyAlias),
             cell => cell,
         },
@@ -454,6 +548,7 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
         Aspect::Redelivery => match to.redelivered {
             Redelivered::ToAnybody(_) => Cell::Exact,
             Redelivered::ToItsSession(_) => Cell::Rule(Rule::Unflagged),
+            Redelivered::Never => Cell::Unasked,
         },
     }
 }
@@ -472,15 +567,16 @@ pub fn document() -> String {
          Made from `crates/thalweg-fronts/src/capabilities.rs` by `cargo xtask docs --bless`; the interop tests\n\
          (`cargo xtask interop`) hold real clients to every cell. Rows publish, columns receive.\n\n\
          *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
-         –: the publisher cannot say it.\n",
+         –: the publisher cannot say it. ×: the subscriber cannot ask for it.\n",
     );
+    let rule_of_columns = format!("|{}\n", "---|".repeat(1 + Protocol::ALL.len()));
     for aspect in Aspect::ALL {
         let (title, meaning) = aspect.title();
         let _ = write!(out, "\n## {title}\n\n{meaning}\n\n|");
         for to in Protocol::ALL {
             let _ = write!(out, " | → {}", to.capabilities().name);
         }
-        out.push_str(" |\n|---|---|---|---|---|\n");
+        let _ = write!(out, " |\n{rule_of_columns}");
         for from in Protocol::ALL {
             let _ = write!(out, "| {} →", from.capabilities().name);
             for to in Protocol::ALL {
@@ -489,6 +585,7 @@ pub fn document() -> String {
                     Cell::Rule(rule) => rule.text().0,
                     Cell::Dropped => "dropped",
                     Cell::Unsaid => "–",
+                    Cell::Unasked => "×",
                 };
                 let _ = write!(out, " | {cell}");
             }
@@ -504,13 +601,16 @@ pub fn document() -> String {
     for protocol in Protocol::ALL {
         let _ = write!(out, " | {}", protocol.capabilities().name);
     }
-    out.push_str(" |\n|---|---|---|---|---|\n");
-    let rows: [Row; 14] = [
+    let _ = write!(out, " |\n{rule_of_columns}");
+    let rows: [Row; 15] = [
         ("at best", |c| c.reliability.to_owned()),
         ("address", |c| c.syntax.example.to_owned()),
-        ("wildcards", |c| format!("`{}` `{}`", c.syntax.wildcards.0, c.syntax.wildcards.1)),
+        ("wildcards", |c| c.syntax.wildcards.map_or("–".to_owned(), |(one, many)| format!("`{one}` `{many}`"))),
         ("escaped in a level", |c| c.syntax.escaped.to_owned()),
-        ("longest address", |c| c.address_bytes_max.map_or("–".to_owned(), |max| format!("{max} bytes"))),
+        ("longest address", |c| {
+            let level = c.level_bytes_max.map(|max| format!("{max} bytes a level"));
+            c.address_bytes_max.map(|max| format!("{max} bytes")).or(level).unwrap_or("–".to_owned())
+        }),
         ("user properties", |c| {
             match c.properties {
                 PropertyModel::No => "–",
@@ -521,6 +621,7 @@ pub fn document() -> String {
             .to_owned()
         }),
         ("reply to", |c| or_dash(c.reply_to)),
+        ("request of its own", |c| or_dash(c.request)),
         ("expiry", |c| {
             match c.expiry {
                 None => "–",
@@ -535,9 +636,10 @@ pub fn document() -> String {
         ("delivered before", |c| match c.redelivered {
             Redelivered::ToAnybody(how) => how.to_owned(),
             Redelivered::ToItsSession(how) => format!("{how}, to the session that had it"),
+            Redelivered::Never => "–".to_owned(),
         }),
         ("queue `name`", |c| c.queue.to_owned()),
-        ("group `g` on `a/+`", |c| c.group.to_owned()),
+        ("group `g` on `a/+`", |c| or_dash(c.group)),
     ];
     for (title, read) in rows {
         let _ = write!(out, "| {title}");
@@ -566,9 +668,12 @@ mod tests {
         for protocol in Protocol::ALL {
             for aspect in Aspect::ALL {
                 let heard = cell(protocol, protocol, aspect);
-                let own = [Rule::SecondsLeft, Rule::MillisecondsLeft, Rule::AsSent, Rule::Unflagged].map(Cell::Rule);
+                let own = [Rule::SecondsLeft, Rule::MillisecondsLeft, Rule::AsSent, Rule::Unflagged, Rule::NewestValue];
+                let can_answer = protocol.capabilities().reply_to.is_some();
                 assert!(
-                    matches!(heard, Cell::Exact | Cell::Unsaid) || own.contains(&heard),
+                    matches!(heard, Cell::Exact | Cell::Unsaid | Cell::Unasked)
+                        || own.map(Cell::Rule).contains(&heard)
+                        || (aspect, heard, can_answer) == (Aspect::Reply, Cell::Dropped, false),
                     "{protocol:?} {aspect:?}: {heard:?}"
                 );
             }
@@ -576,11 +681,14 @@ mod tests {
     }
 
     #[test]
-    fn payload_order_and_last_values_are_exact_everywhere() {
+    fn payloads_and_last_values_are_exact_everywhere_and_order_wherever_messages_come() {
         for from in Protocol::ALL {
             for to in Protocol::ALL {
-                for aspect in [Aspect::Payload, Aspect::Order, Aspect::LastValue, Aspect::Wildcard] {
+                for aspect in [Aspect::Payload, Aspect::LastValue] {
                     assert_eq!(cell(from, to, aspect), Cell::Exact);
+                }
+                for aspect in [Aspect::Order, Aspect::Wildcard] {
+                    assert_eq!(cell(from, to, aspect) == Cell::Exact, to != Protocol::Coap);
                 }
             }
         }
@@ -588,7 +696,7 @@ mod tests {
 
     #[test]
     fn a_few_cells_by_hand() {
-        use Protocol::{Amqp, Mqtt3, Mqtt5, Stomp};
+        use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp};
         for (from, to, aspect, wanted) in [
             (Mqtt5, Mqtt3, Aspect::ContentType, Cell::Dropped),
             (Mqtt3, Mqtt5, Aspect::ContentType, Cell::Unsaid),
@@ -599,6 +707,13 @@ mod tests {
             (Amqp, Mqtt3, Aspect::LongAddress, Cell::Unsaid),
             (Mqtt5, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),
             (Mqtt3, Amqp, Aspect::Redelivery, Cell::Exact),
+            (Mqtt5, Coap, Aspect::ContentType, Cell::Rule(Rule::OctetStream)),
+            (Coap, Mqtt5, Aspect::ContentType, Cell::Unsaid),
+            (Coap, Mqtt5, Aspect::RegisteredType, Cell::Exact),
+            (Coap, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),
+            (Stomp, Coap, Aspect::Reply, Cell::Dropped),
+            (Coap, Amqp, Aspect::LongAddress, Cell::Rule(Rule::CutKey)),
+            (Amqp, Coap, Aspect::Expiry, Cell::Rule(Rule::SecondsLeft)),
         ] {
             assert_eq!(cell(from, to, aspect), wanted, "{from:?} {to:?} {aspect:?}");
         }
