@@ -8,6 +8,7 @@
 pub mod access;
 pub mod clock;
 pub mod config;
+pub mod datagram;
 mod door;
 mod journal;
 mod keeper;

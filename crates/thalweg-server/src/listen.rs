@@ -110,7 +110,8 @@ impl Listener {
     pub fn bind(spec: ListenerSpec) -> Result<Listener, ListenFault> {
         let (socket, local, _file) = match &spec.bind {
             Bind::Tcp(address) => {
-                let listener = open_tcp(&spec, *address).map_err(|error| ListenFault::tcp(&spec, *address, &error))?;
+                let listener =
+                    open_tcp(&spec, *address).map_err(|error| ListenFault::at(&spec.name, *address, &error))?;
                 let local = listener.local_addr().ok();
                 (ListenSocket::Tcp(mio::net::TcpListener::from_std(listener)), local, None)
             }
@@ -182,8 +183,8 @@ pub struct ListenFault {
 }
 
 impl ListenFault {
-    fn tcp(spec: &ListenerSpec, address: SocketAddr, error: &io::Error) -> ListenFault {
-        let name = &spec.name;
+    /// What is wrong with an address and port, TCP's or UDP's.
+    pub(crate) fn at(name: &str, address: SocketAddr, error: &io::Error) -> ListenFault {
         let key = format!("`--set listeners.{name}.bind=…`");
         let words = match error.kind() {
             io::ErrorKind::AddrInUse => format!(
