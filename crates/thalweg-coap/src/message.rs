@@ -82,6 +82,8 @@ pub enum Malformed {
     OptionNumber,
     /// A payload marker with no payload. RFC 7252 §3
     PayloadMissing,
+    /// More bytes than the receiver takes; only on streams. RFC 8323 §5.3.1
+    TooLarge,
 }
 
 impl fmt::Display for Malformed {
@@ -97,6 +99,7 @@ impl fmt::Display for Malformed {
             Malformed::OptionReserved => "an option of a reserved form",
             Malformed::OptionNumber => "an option number above 65535",
             Malformed::PayloadMissing => "a payload marker without a payload",
+            Malformed::TooLarge => "a message larger than the receiver takes",
         })
     }
 }

@@ -1,0 +1,201 @@
+//! The client's end of a connection.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use super::connection::{Connection, Heard};
+use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
+use crate::{Code, Encoder, Token, option};
+
+/// What a server said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent<'b> {
+    /// What the server can do: the first event, and whenever it says so anew.
+    Csm(Csm),
+    /// A response to the request of its token; or a notification, if more may follow.
+    Response {
+        /// The response.
+        message: StreamMessage<'b>,
+        /// Whether nothing more comes for this token.
+        is_last: bool,
+    },
+    /// The server asks something of us; a client that is no server answers 5.01 or nothing.
+    Request(StreamMessage<'b>),
+    /// As `Event::Ping`.
+    Ping {
+        /// Whose Pong this will be.
+        token: Token,
+        /// Whether to wait.
+        custody: bool,
+    },
+    /// As `Event::Pong`.
+    Pong {
+        /// Of which Ping.
+        token: Token,
+        /// Whether it is promised that all was dealt with.
+        custody: bool,
+    },
+    /// The server wants the connection to end: ask nothing new, wait for what was asked, close.
+    Release(Release<'b>),
+    /// The server has ended the connection: close.
+    Abort(Abort<'b>),
+    /// A sign of life and nothing else, or a response to nothing that waits.
+    Ignored,
+}
+
+/// The client's end of one connection: bytes in, events out; verbs append bytes to the caller's buffer. It chooses the
+/// tokens and knows which of them wait for a response. Make a new one for each connection. Whatever is said first has our
+/// CSM before it.
+#[derive(Debug)]
+pub struct ClientSide {
+    connection: Connection,
+    /// Tokens that wait for a response; true: for notifications.
+    waiting: HashMap<Token, bool, FixedState>,
+    /// The number of the last token.
+    token: u16,
+}
+
+impl ClientSide {
+    /// How many requests and observations may wait at once: fewer than there are tokens of two bytes.
+    pub const WAITING_MAX: usize = 1 << 15;
+
+    /// A machine that has not said anything yet.
+    pub fn new(settings: StreamSettings) -> ClientSide {
+        let waiting = HashMap::with_hasher(FixedState::default());
+        ClientSide { connection: Connection::new(settings), waiting, token: 0 }
+    }
+
+    /// What the server can do, as far as it has said so.
+    pub fn peer(&self) -> Csm {
+        self.connection.peer()
+    }
+
+    /// Whether the server's CSM came and the connection has not ended.
+    pub fn is_open(&self) -> bool {
+        self.connection.is_open()
+    }
+
+    /// How many requests and observations wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The next message out of `bytes`; as `ServerSide::handle_input`.
+    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, ClientEvent<'b>)>, PeerFault> {
+        let Some((consumed, heard)) = self.connection.hear(bytes)? else { return Ok(None) };
+        let event = match heard {
+            Heard::Response(message) => self.response(message),
+            Heard::Request(message) => ClientEvent::Request(message),
+            Heard::Empty => ClientEvent::Ignored,
+            Heard::Csm(csm) => ClientEvent::Csm(csm),
+            Heard::Ping { token, custody } => ClientEvent::Ping { token, custody },
+            Heard::Pong { token, custody } => ClientEvent::Pong { token, custody },
+            Heard::Release(release) => ClientEvent::Release(release),
+            Heard::Abort(abort) => ClientEvent::Abort(abort),
+        };
+        Ok(Some((consumed, event)))
+    }
+
+    fn response<'b>(&mut self, message: StreamMessage<'b>) -> ClientEvent<'b> {
+        let Some(observes) = self.waiting.get(&message.token) else { return ClientEvent::Ignored };
+        // A server that does not know Observe, or has no room, answers once and without it. RFC 7641 §3.1
+        let is_last = !(*observes && message.code.is_success() && message.options.has(option::OBSERVE));
+        if is_last {
+            self.waiting.remove(&message.token);
+        }
+        ClientEvent::Response { message, is_last }
+    }
+
+    /// Says what this client can do; need not wait for the server to say the same. Does nothing the second time.
+    pub fn open(&mut self, out: &mut Vec<u8>) {
+        self.connection.open(out);
+    }
+
+    /// Asks; the token is that of the response. `observes`: `options` has Observe of value 0, and notifications follow
+    /// until one is the last. Writes nothing if it fails.
+    pub fn request(
+        &mut self,
+        code: Code,
+        observes: bool,
+        options: impl FnOnce(&mut Encoder<'_>),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Token, NotSent> {
+        if self.waiting.len() >= ClientSide::WAITING_MAX {
+            return Err(NotSent::TooManyRequests);
+        }
+        let mut token = self.next_token();
+        while self.waiting.contains_key(&token) {
+            token = self.next_token();
+        }
+        self.connection.say(code, token, options, payload, out)?;
+        self.waiting.insert(token, observes);
+        Ok(token)
+    }
+
+    /// Asks again under the token of a request that waits: to end an observation, with Observe of value 1 and the options
+    /// it was begun with. RFC 7641 §3.6
+    pub fn request_again(
+        &mut self,
+        token: Token,
+        code: Code,
+        options: impl FnOnce(&mut Encoder<'_>),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        self.connection.say(code, token, options, payload, out)
+    }
+
+    /// Waits for nothing more under this token; whatever still comes is ignored.
+    pub fn forget(&mut self, token: Token) {
+        self.waiting.remove(&token);
+    }
+
+    /// Answers a request of the server.
+    pub fn respond(
+        &mut self,
+        token: Token,
+        code: Code,
+        options: impl FnOnce(&mut Encoder<'_>),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        self.connection.say(code, token, options, payload, out)
+    }
+
+    /// Asks whether the server is there.
+    pub fn ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+        self.connection.ping(Code::PING, token, custody, out);
+    }
+
+    /// Answers a Ping. `custody` promises that what came before the Ping has been dealt with.
+    pub fn pong(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+        self.connection.ping(Code::PONG, token, custody, out);
+    }
+
+    /// A sign of life that nobody answers.
+    pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        self.connection.keep_alive(out);
+    }
+
+    /// Says that this client wants the connection to end, in order.
+    pub fn release(&mut self, out: &mut Vec<u8>) {
+        self.connection.release(&[], None, out);
+    }
+
+    /// Ends the connection at once, with words for a person. Nothing is read or written after that. Close it.
+    pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
+        self.connection.abort(diagnostic, out);
+    }
+
+    /// Ends the connection after a fault, as [`ClientSide::abort`].
+    pub fn fault(&mut self, fault: &PeerFault, out: &mut Vec<u8>) {
+        self.connection.abort(fault.what, out);
+    }
+
+    /// Never the empty token, which some servers take for none.
+    fn next_token(&mut self) -> Token {
+        self.token = self.token.wrapping_add(1).max(1);
+        Token::from_number(self.token.into())
+    }
+}

@@ -1,0 +1,131 @@
+//! The server's end of a connection.
+
+use super::connection::{Connection, Heard};
+use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
+use crate::{Code, Encoder, Token};
+
+/// What a client said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'b> {
+    /// What the client can do: the first event, and whenever it says so anew.
+    Csm(Csm),
+    /// A request, with a code of class 0.
+    Request(StreamMessage<'b>),
+    /// The client asks whether we are there: owes a [`ServerSide::pong`] of this token. With `custody` it should wait
+    /// until everything asked before has been dealt with. RFC 8323 §5.4.1
+    Ping {
+        /// Whose Pong this will be.
+        token: Token,
+        /// Whether to wait.
+        custody: bool,
+    },
+    /// The client is there. With `custody` it has dealt with everything that was sent before the Ping.
+    Pong {
+        /// Of which Ping.
+        token: Token,
+        /// Whether that is promised.
+        custody: bool,
+    },
+    /// The client wants the connection to end: answer what waits, then close.
+    Release(Release<'b>),
+    /// The client has ended the connection: close.
+    Abort(Abort<'b>),
+    /// A sign of life and nothing else, or a response, of which a server knows nothing.
+    Ignored,
+}
+
+/// The server's end of one connection: bytes in, events out; verbs append bytes to the caller's buffer. Whatever is said
+/// first has our CSM before it.
+///
+/// ```text
+///  ExpectCsm --CSM--> Open --Abort, abort(), fault()--> Closed
+/// ```
+#[derive(Debug)]
+pub struct ServerSide {
+    connection: Connection,
+}
+
+impl ServerSide {
+    /// A machine that waits for CSM.
+    pub fn new(settings: StreamSettings) -> ServerSide {
+        ServerSide { connection: Connection::new(settings) }
+    }
+
+    /// What the client can do, as far as it has said so.
+    pub fn peer(&self) -> Csm {
+        self.connection.peer()
+    }
+
+    /// Whether the client's CSM came and the connection has not ended.
+    pub fn is_open(&self) -> bool {
+        self.connection.is_open()
+    }
+
+    /// The next message out of `bytes`. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same bytes
+    /// and more. `Ok(Some((consumed, event)))`: the event borrows from `bytes` only, so the machine can be used while the
+    /// event is held. `Err`: call [`ServerSide::fault`] and close. After Abort nothing comes out any more.
+    #[inline]
+    pub fn handle_input<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        let Some((consumed, heard)) = self.connection.hear(bytes)? else { return Ok(None) };
+        let event = match heard {
+            Heard::Request(message) => Event::Request(message),
+            Heard::Response(_) | Heard::Empty => Event::Ignored,
+            Heard::Csm(csm) => Event::Csm(csm),
+            Heard::Ping { token, custody } => Event::Ping { token, custody },
+            Heard::Pong { token, custody } => Event::Pong { token, custody },
+            Heard::Release(release) => Event::Release(release),
+            Heard::Abort(abort) => Event::Abort(abort),
+        };
+        Ok(Some((consumed, event)))
+    }
+
+    /// Says what this server can do; need not wait for the client to say the same. Does nothing the second time.
+    pub fn open(&mut self, out: &mut Vec<u8>) {
+        self.connection.open(out);
+    }
+
+    /// Answers the request of this token, or notifies its observer: that is the same here, but that notifications have
+    /// Observe, with no value. Writes nothing if it fails.
+    #[inline]
+    pub fn respond(
+        &mut self,
+        token: Token,
+        code: Code,
+        options: impl FnOnce(&mut Encoder<'_>),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        self.connection.say(code, token, options, payload, out)
+    }
+
+    /// Asks whether the client is there.
+    pub fn ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+        self.connection.ping(Code::PING, token, custody, out);
+    }
+
+    /// Answers a Ping. `custody` promises that what came before the Ping has been dealt with.
+    pub fn pong(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+        self.connection.ping(Code::PONG, token, custody, out);
+    }
+
+    /// A sign of life that nobody answers.
+    pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        self.connection.keep_alive(out);
+    }
+
+    /// Asks the client to end the connection, in order; it may go to `alternatives` (`host:port`) instead, or come back
+    /// after a while. What it asked already can still be answered.
+    pub fn release(&mut self, alternatives: &[&str], hold_off_seconds: Option<u32>, out: &mut Vec<u8>) {
+        self.connection.release(alternatives, hold_off_seconds, out);
+    }
+
+    /// Ends the connection at once, with words for a person. Nothing is read or written after that. Close it.
+    pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
+        self.connection.abort(diagnostic, out);
+    }
+
+    /// Ends the connection after a fault, as [`ServerSide::abort`].
+    pub fn fault(&mut self, fault: &PeerFault, out: &mut Vec<u8>) {
+        self.connection.abort(fault.what, out);
+    }
+}
