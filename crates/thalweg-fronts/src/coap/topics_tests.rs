@@ -92,6 +92,8 @@ fn a_name_and_an_address_are_used_once() {
     assert_eq!(topics.plan(made("a"), MAX, 0), Err(Unplanned::NameInUse));
     let same_data = Configuration { data: "ps/data/a".into(), ..made("b") };
     assert_eq!(topics.plan(same_data, MAX, 0), Err(Unplanned::AddressInUse));
+    let (_, planned) = topics.plan(Configuration { data: "ps/data/e".into(), ..made("e") }, MAX, 0).expect("free");
+    assert_eq!(&*planned.data, "/ps/data/e", "kept as a path from the root, whatever it is resolved against");
     // Who does not say where its data are gets another place.
     make(&mut topics, Configuration { data: "/ps/data/c".into(), ..made("d") });
     let (id, planned) = topics.plan(made("c"), MAX, 0).expect("free");
@@ -237,6 +239,29 @@ fn a_lower_limit_leaves_some_too_many() {
     announce(&mut shards);
     assert_eq!(shards.each_ref().map(|topics| topics.surplus(id)), [0, 0]);
     assert_eq!(shards.each_mut().map(|topics| topics.take_seat("a")), [Seat::None, Seat::None]);
+}
+
+#[test]
+fn who_moves_a_topic_by_hand_moves_it_away_from_its_observers() {
+    let mut topics = Topics::new("", 0);
+    let id = make(&mut topics, Configuration { max_subscribers: Some(1), ..made("a") });
+    assert_eq!(topics.take_seat("a"), Seat::Taken);
+    let moved = Configuration { data: "/ps/data/b".into(), max_subscribers: Some(1), ..made("a") };
+    assert_eq!(topics.apply(id.as_str(), Some(&payload(&moved))), Ok(Applied::Changed));
+    assert!(topics.at("a").is_none());
+    assert_eq!([topics.take_seat("b"), topics.take_seat("b")], [Seat::Taken, Seat::None]);
+}
+
+#[test]
+fn two_names_that_want_one_id_get_two() {
+    let mut topics = Topics::new("", 0);
+    // As if another name had taken what "a" would have.
+    let taken = TopicId::of("a", 0);
+    let other = Configuration { data: "/ps/data/other".into(), ..made("other") };
+    topics.apply(taken.as_str(), Some(&payload(&other))).expect("legal");
+    assert_eq!(make(&mut topics, made("a")), TopicId::of("a", 1));
+    topics.apply(taken.as_str(), None).expect("an id");
+    assert_eq!(topics.plan(made("a"), MAX, 0), Err(Unplanned::NameInUse), "also when the first id is free again");
 }
 
 #[test]
