@@ -218,8 +218,32 @@ fn what_is_too_long_or_too_deep_is_refused() {
     assert_eq!(TopicFilter::decode(&bytes(&deep)).expect_err("too deep").why, Unfit::TooDeep);
     let deep = format!("a10a{}00", "c1".repeat(9));
     assert_eq!(TopicFilter::decode(&bytes(&deep)).expect_err("too deep").why, Unfit::TooDeep);
-    let fits = format!("a10a{}00", "81".repeat(7));
-    assert!(TopicFilter::decode(&bytes(&fits)).is_ok());
+    for (depth, fits) in [(7, true), (8, false)] {
+        let nested = format!("a10a{}00", "81".repeat(depth));
+        assert_eq!(TopicFilter::decode(&bytes(&nested)).is_ok(), fits, "{depth}");
+    }
+}
+
+#[test]
+fn what_makes_no_filter_is_refused() {
+    for (map, words) in [
+        ("a2006178006178", "topic-name is there twice"),
+        ("a10005", "topic-name has the wrong type"),
+        ("a10a81ff", "the payload is not well-formed CBOR"), // an end of a list that has a length
+        ("a10aff", "the payload is not well-formed CBOR"),
+        ("a10a8100ff", "the payload is not well-formed CBOR"),
+        ("a1090a", "conf-filter is not an array"),
+        ("80", "the payload is not a CBOR map"),
+    ] {
+        assert_eq!(TopicFilter::decode(&bytes(map)).expect_err("illegal").to_string(), words, "{map}");
+    }
+}
+
+#[test]
+fn a_slash_in_front_is_left_out_of_references_only() {
+    let topic = Configuration { topic_type: Some("/t".into()), ..read(GOT) };
+    assert!(!TopicFilter::decode(&bytes("a1046174")).expect("legal").matches(&topic));
+    assert!(TopicFilter::decode(&bytes("a104622f74")).expect("legal").matches(&topic));
 }
 
 #[test]
