@@ -56,15 +56,20 @@ impl DataUri {
     /// The reference to an address, which is given without its tenant.
     pub(super) fn write(address: &str) -> String {
         let mut out = String::with_capacity(PATH.len() + address.len() + 1);
-        out.push('/');
-        out.push_str(PATH);
-        for (at, level) in address.split('/').enumerate() {
-            if at > 0 {
-                out.push('/');
-            }
-            encode_level(&read_level(level), &mut out);
-        }
+        write_data_uri(address, &mut out);
         out
+    }
+}
+
+/// Appends the reference to an address, which is given without its tenant.
+pub(super) fn write_data_uri(address: &str, out: &mut String) {
+    out.push('/');
+    out.push_str(PATH);
+    for (at, level) in address.split('/').enumerate() {
+        if at > 0 {
+            out.push('/');
+        }
+        encode_level(&read_level(level), out);
     }
 }
 
