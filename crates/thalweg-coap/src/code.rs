@@ -98,10 +98,10 @@ impl Code {
         self.class() == 0 && self.0 != 0
     }
 
-    /// Whether this answers a request: 2.xx, 4.xx, 5.xx.
+    /// Whether this answers a request: 2.xx to 5.xx. RFC 7252 §12.1
     #[inline]
     pub const fn is_response(self) -> bool {
-        matches!(self.class(), 2 | 4 | 5)
+        matches!(self.class(), 2..=5)
     }
 
     /// Whether this speaks of the connection itself: 7.xx, only on reliable transports. RFC 8323 §5
@@ -152,7 +152,7 @@ mod tests {
         for byte in 0..=255 {
             let code = Code(byte);
             let kinds = [code == Code::EMPTY, code.is_request(), code.is_response(), code.is_signal()];
-            let other = matches!(code.class(), 1 | 3 | 6);
+            let other = matches!(code.class(), 1 | 6);
             assert_eq!(kinds.iter().filter(|kind| **kind).count(), usize::from(!other), "{code}");
         }
     }

@@ -21,6 +21,8 @@ pub mod pubsub;
 mod sequence;
 mod server;
 pub mod stream;
+#[cfg(test)]
+mod tests;
 mod token;
 mod transmission;
 pub mod uri;

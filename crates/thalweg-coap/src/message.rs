@@ -157,7 +157,7 @@ impl<'b> Message<'b> {
         Ok(Message { kind, code, id, token, options, payload })
     }
 
-    /// Writes it. What [`Message::decode`] read is written as it was, unless it was longer than it need be.
+    /// Writes it. What [`Message::decode`] read is written as it was, to the byte: no message has two forms.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut encoder = Encoder::start(out, self.kind, self.code, self.id, self.token);
         self.options.iter().for_each(|(number, value)| {

@@ -91,7 +91,7 @@ impl Connection {
             7 => self.signal(&message)?,
             _ if self.state == State::ExpectCsm => return Err(PeerFault::EXPECTED_CSM),
             0 => Heard::Request(message),
-            2..=5 => Heard::Response(message),
+            _ if message.code.is_response() => Heard::Response(message),
             _ => return Err(PeerFault::CODE_RESERVED),
         };
         Ok(Some((len, heard)))

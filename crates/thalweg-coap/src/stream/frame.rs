@@ -47,7 +47,7 @@ impl<'b> StreamMessage<'b> {
         Ok(StreamMessage { code: Code(*code), token, options, payload })
     }
 
-    /// Writes it. What [`decode`] read is written as it was, unless it was longer than it need be.
+    /// Writes it. What [`decode`] read is written as it was, to the byte: no message has two forms.
     pub fn encode(&self, out: &mut Vec<u8>) -> usize {
         encode(out, self.code, self.token, |encoder| copy(self.options, encoder), self.payload)
     }

@@ -10,6 +10,8 @@ mod fault;
 mod frame;
 mod server;
 mod signal;
+#[cfg(test)]
+mod tests;
 mod websocket;
 
 pub use client::{ClientEvent, ClientSide};

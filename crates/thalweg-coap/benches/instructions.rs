@@ -1,0 +1,132 @@
+//! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
+
+use std::hint::black_box;
+
+use thalweg_coap::stream::{Event, ServerSide, StreamSettings};
+use thalweg_coap::{Code, Encoder, Kind, Message, Token, option, stream};
+
+/// A name and what it does so many times.
+type Operation = (&'static str, fn(u32));
+
+const OPERATIONS: [Operation; 7] = [
+    ("decode_put", decode_put),
+    ("decode_put_and_read_it", decode_put_and_read_it),
+    ("decode_ack", decode_ack),
+    ("encode_changed", encode_changed),
+    ("encode_notification", encode_notification),
+    ("stream_decode_put", stream_decode_put),
+    ("stream_encode_notification", stream_encode_notification),
+];
+
+/// 60 bytes under `ps/data/plant/temp`.
+const LEVELS: [&[u8]; 4] = [b"ps", b"data", b"plant", b"temp"];
+const PAYLOAD: [u8; 60] = [b'x'; 60];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let count = arguments.next().and_then(|count| count.parse().ok());
+    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
+        (Some((_, operation)), Some(count)) => operation(count),
+        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
+    }
+}
+
+fn put() -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::start(&mut out, Kind::Confirmable, Code::PUT, 7, Token::from_number(0x1234));
+    put_options(&mut encoder);
+    encoder.payload(&PAYLOAD);
+    out
+}
+
+fn put_options(encoder: &mut Encoder<'_>) {
+    for level in LEVELS {
+        encoder.option(option::URI_PATH, level);
+    }
+    encoder.uint(option::CONTENT_FORMAT, 50);
+}
+
+fn decode_put(count: u32) {
+    let datagram = put();
+    for _ in 0..count {
+        let message = Message::decode(black_box(&datagram)).expect("legal");
+        black_box(&message);
+    }
+}
+
+/// What a front does with each publish: the path as one text, what is there and what is not, and nothing it must refuse.
+fn decode_put_and_read_it(count: u32) {
+    let datagram = put();
+    let mut path = Vec::with_capacity(64);
+    for _ in 0..count {
+        let message = Message::decode(black_box(&datagram)).expect("legal");
+        let options = message.options;
+        path.clear();
+        for level in options.all(option::URI_PATH) {
+            path.push(b'/');
+            path.extend_from_slice(level);
+        }
+        black_box(&path);
+        black_box(options.uint(option::CONTENT_FORMAT));
+        for absent in [option::OBSERVE, option::BLOCK1, option::MAX_AGE, option::IF_MATCH, option::IF_NONE_MATCH] {
+            black_box(options.get(absent));
+        }
+        black_box(options.refused(|number| matches!(number, option::URI_HOST..=option::BLOCK1)));
+    }
+}
+
+fn decode_ack(count: u32) {
+    for _ in 0..count {
+        black_box(Message::decode(black_box(&[0x60, 0, 0x12, 0x34])).expect("legal"));
+    }
+}
+
+fn encode_changed(count: u32) {
+    let mut out = Vec::with_capacity(1 << 10);
+    for _ in 0..count {
+        out.clear();
+        let token = black_box(Token::from_number(0x1234));
+        Encoder::start(&mut out, Kind::Acknowledgement, Code::CHANGED, 7, token).payload(&[]);
+        black_box(&out);
+    }
+}
+
+fn encode_notification(count: u32) {
+    let mut out = Vec::with_capacity(1 << 10);
+    for sequence in 0..count {
+        out.clear();
+        let token = black_box(Token::from_number(0x1234));
+        let mut encoder = Encoder::start(&mut out, Kind::NonConfirmable, Code::CONTENT, sequence as u16, token);
+        encoder.uint(option::OBSERVE, black_box(70_000)).uint(option::CONTENT_FORMAT, 50).uint(option::MAX_AGE, 60);
+        encoder.payload(black_box(&PAYLOAD));
+        black_box(&out);
+    }
+}
+
+fn stream_decode_put(count: u32) {
+    let mut message = Vec::new();
+    stream::encode(&mut message, Code::PUT, Token::from_number(0x1234), put_options, &PAYLOAD);
+    let mut server = ServerSide::new(StreamSettings::default());
+    server.handle_input(&[0x00, 0xE1]).expect("CSM");
+    for _ in 0..count {
+        let (_, event) = server.handle_input(black_box(&message)).expect("legal").expect("complete");
+        assert!(matches!(black_box(event), Event::Request(_)));
+    }
+}
+
+fn stream_encode_notification(count: u32) {
+    let mut server = ServerSide::new(StreamSettings::default());
+    server.handle_input(&[0x00, 0xE1]).expect("CSM");
+    let mut out = Vec::with_capacity(1 << 10);
+    server.open(&mut out);
+    for _ in 0..count {
+        out.clear();
+        let token = black_box(Token::from_number(0x1234));
+        let options = |encoder: &mut Encoder<'_>| {
+            encoder.option(option::OBSERVE, &[]).uint(option::CONTENT_FORMAT, 50);
+        };
+        server.respond(token, Code::CONTENT, options, black_box(&PAYLOAD), &mut out).expect("small");
+        black_box(&out);
+    }
+}
