@@ -12,6 +12,7 @@ pub mod address;
 pub mod amqp;
 mod batch;
 pub mod capabilities;
+pub mod coap;
 mod link;
 mod login;
 pub mod mqtt;

@@ -2,6 +2,7 @@
 
 use crate::amqp::AmqpFront;
 use crate::batch::{Batch, Gathering};
+use crate::coap::{self, CoapFront, CoapStreamFront, Told};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
 use crate::stomp::StompFront;
@@ -45,6 +46,21 @@ pub enum Front {
     Amqp(Box<AmqpFront>),
     /// STOMP 1.0 to 1.2.
     Stomp(Box<StompFront>),
+    /// CoAP over UDP or DTLS: all peers of one socket.
+    CoapDatagrams(Box<CoapFront>),
+    /// CoAP over TCP, TLS or WebSocket.
+    CoapStream(Box<CoapStreamFront>),
+    /// The session that the CoAP fronts of a shard have in common. It has no peer.
+    CoapDesk,
+    /// A CoAP front whose own code is running.
+    CoapAway,
+}
+
+impl Front {
+    /// Whether what the kernel says to it is handled later, by [`Links::work`].
+    fn is_coap(&self) -> bool {
+        matches!(self, Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway)
+    }
 }
 
 /// A connection without its socket.
@@ -59,6 +75,8 @@ pub struct Link {
     gone: u64,
     /// From where on bytes must wait (counted from the link's beginning), and for which batch of the journal.
     held: VecDeque<(u64, u64)>,
+    /// The batch that something of a CoAP front waited for last.
+    held_last: u64,
     /// Set when nothing more will be read: flush, then close.
     pub closing: bool,
     /// Nothing is read before this time: the peer is over its rate.
@@ -143,6 +161,8 @@ impl Link {
             Front::Mqtt(front) => front.is_connected(),
             Front::Amqp(front) => front.is_connected(),
             Front::Stomp(front) => front.is_connected(),
+            Front::CoapStream(front) => front.is_connected(),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => true,
         }
     }
 
@@ -152,6 +172,8 @@ impl Link {
             Front::Mqtt(front) => front.holds_input(),
             Front::Amqp(front) => front.holds_input(),
             Front::Stomp(front) => front.holds_input(),
+            Front::CoapStream(front) => front.holds_input(),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => false,
         }
     }
 
@@ -161,6 +183,8 @@ impl Link {
             Front::Mqtt(front) => front.fault().map(ToString::to_string),
             Front::Amqp(front) => front.fault().map(ToString::to_string),
             Front::Stomp(front) => front.fault().map(ToString::to_string),
+            Front::CoapStream(front) => front.fault().map(ToString::to_string),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => None,
         }
     }
 }
@@ -207,6 +231,8 @@ pub struct Links {
     fetches: Vec<Fetch>,
     /// Why publishes that must be kept are refused now.
     blocked: Option<&'static str>,
+    /// What the CoAP fronts have in common.
+    pub(crate) coap: coap::Shared,
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -228,6 +254,7 @@ impl Links {
             holding: VecDeque::new(),
             fetches: Vec::new(),
             blocked: None,
+            coap: coap::Shared::default(),
             probe: None,
         }
     }
@@ -245,6 +272,7 @@ impl Links {
             sent: 0,
             gone: 0,
             held: VecDeque::new(),
+            held_last: 0,
             closing: false,
             pause_until: None,
             session: None,
@@ -264,6 +292,7 @@ impl Links {
 
     /// Removes a link whose socket is closed, and tells the kernel. Its number may be used again afterwards.
     pub fn close(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
+        coap::close(self, id, now, kernel);
         let Some(link) = self.get_mut(id) else { return };
         if let Some(session) = link.session.take() {
             kernel.close_link(session, id, Closing::Lost, None, now, self);
@@ -308,7 +337,14 @@ impl Links {
                 driven
             }
             Some(Front::Stomp(_)) => self.drive_by(StompFront::step, id, bytes, now, kernel),
-            None => Driven { consumed: 0, stopped: Stopped::Hold },
+            Some(Front::CoapStream(_)) => {
+                let driven = self.drive_by(CoapStreamFront::step, id, bytes, now, kernel);
+                self.work(now, kernel);
+                driven
+            }
+            Some(Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway) | None => {
+                Driven { consumed: 0, stopped: Stopped::Hold }
+            }
         }
     }
 
@@ -346,7 +382,9 @@ impl Links {
             Some(Front::Mqtt(_)) => MqttFront::on_login(self, id, answer, now, kernel),
             Some(Front::Amqp(_)) => AmqpFront::on_login(self, id, answer, now, kernel),
             Some(Front::Stomp(_)) => StompFront::on_login(self, id, answer, now, kernel),
-            None => {}
+            Some(Front::CoapStream(_)) => CoapStreamFront::on_login(self, id, answer, now, kernel),
+            Some(Front::CoapDatagrams(_)) => self.on_proven(id, "", answer, now, kernel),
+            Some(Front::CoapDesk | Front::CoapAway) | None => {}
         }
     }
 
@@ -356,6 +394,8 @@ impl Links {
             Front::Mqtt(front) => front.silence_max(),
             Front::Amqp(front) => front.silence_max(),
             Front::Stomp(front) => front.silence_max(),
+            Front::CoapStream(front) => front.silence_max(),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => None,
         }
     }
 
@@ -366,6 +406,8 @@ impl Links {
                 Front::Mqtt(front) => front.on_silence(&mut link.out),
                 Front::Amqp(front) => front.on_silence(&mut link.out),
                 Front::Stomp(front) => front.on_silence(&mut link.out),
+                Front::CoapStream(front) => front.on_silence(&mut link.out),
+                Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => return,
             }
             link.closing = true;
             self.mark_dirty(id);
@@ -376,7 +418,7 @@ impl Links {
     /// again whenever that time is over, so it may change.
     pub fn idle_write(&self, id: LinkId) -> Option<Span> {
         match &self.get(id)?.front {
-            Front::Mqtt(_) => None,
+            Front::Mqtt(_) | Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway => None,
             Front::Amqp(front) => front.idle_write(),
             Front::Stomp(front) => front.idle_write(),
         }
@@ -387,7 +429,7 @@ impl Links {
         match self.get(id).map(|link| &link.front) {
             Some(Front::Amqp(_)) => AmqpFront::on_idle(self, id),
             Some(Front::Stomp(_)) => StompFront::on_idle(self, id),
-            Some(Front::Mqtt(_)) | None => {}
+            _ => {}
         }
     }
 
@@ -399,7 +441,7 @@ impl Links {
             let id = LinkId(at as u32);
             match self.get(id).map(|link| &link.front) {
                 Some(Front::Amqp(_)) => AmqpFront::on_blocked(self, id, why),
-                Some(Front::Mqtt(_) | Front::Stomp(_)) | None => {}
+                _ => {}
             }
         }
     }
@@ -504,11 +546,16 @@ impl Links {
 
     /// Batches up to this one are as safe as was asked for: what waited for them may leave.
     pub fn complete(&mut self, number: u64) {
+        self.coap.completed = self.coap.completed.max(number);
         while let Some(&(batch, id)) = self.holding.front()
             && batch <= number
         {
             self.holding.pop_front();
             let Some(link) = self.get_mut(id) else { continue };
+            if link.front.is_coap() {
+                self.coap.tell(id, Told::Safe);
+                continue;
+            }
             while link.held.front().is_some_and(|(_, batch)| *batch <= number) {
                 link.held.pop_front();
             }
@@ -570,6 +617,16 @@ impl Links {
         }
     }
 
+    /// A front returns to its link, and has so many bytes to send.
+    pub(crate) fn put_back(&mut self, id: LinkId, front: Front, bytes: usize) {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return };
+        link.front = front;
+        self.unflushed += bytes;
+        if bytes > 0 && !std::mem::replace(&mut link.dirty, true) {
+            self.dirty.push(id);
+        }
+    }
+
     pub(crate) fn mark_dirty(&mut self, id: LinkId) {
         self.write(id, |_, _| ());
     }
@@ -597,24 +654,32 @@ impl Effects for Links {
     fn release(&mut self, id: LinkId, tag: Tag) {
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.release(tag, out),
-            // Nothing is exactly once for protocols that take from queues.
-            Front::Amqp(_) | Front::Stomp(_) => {}
+            // Nothing is exactly once for the others.
+            _ => {}
         });
     }
 
     fn answer(&mut self, id: LinkId, ticket: Ticket, answer: &Answer) {
+        if self.is_coap(id) {
+            return self.coap.tell(id, Told::Subscribed);
+        }
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.answer(ticket, answer, out),
             // They subscribe nothing: queues are bound.
-            Front::Amqp(_) | Front::Stomp(_) => {}
+            _ => {}
         });
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
+        // One session among several of a socket; a stream ends, too, but says so itself.
+        if self.is_coap(id) {
+            return self.coap.tell(id, Told::Disconnected(why));
+        }
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.disconnect(why, out),
             Front::Amqp(front) => front.disconnect(why, out),
             Front::Stomp(front) => front.disconnect(why, out),
+            _ => {}
         });
         if let Some(link) = self.get_mut(id) {
             link.closing = true;
@@ -646,8 +711,10 @@ impl Effects for Links {
         }
         let before = link.out.len();
         let taken: Result<(), ()> = match &mut link.front {
-            // It takes what it wants by subscriptions.
-            Front::Mqtt(_) => return Sent::Gone,
+            // They take what they want by subscriptions, or by themselves.
+            Front::Mqtt(_) | Front::CoapDatagrams(_) | Front::CoapStream(_) | Front::CoapDesk | Front::CoapAway => {
+                return Sent::Gone;
+            }
             Front::Amqp(front) => front.hand_over(handover, &mut link.out).map_err(drop),
             Front::Stomp(front) => {
                 front.hand_over(handover, &mut link.out);
@@ -669,9 +736,9 @@ impl Effects for Links {
 
     fn consumer_ended(&mut self, id: LinkId, line: u16, consumer: u32) {
         self.write(id, |front, out| match front {
-            Front::Mqtt(_) => {}
             Front::Amqp(front) => front.consumer_ended(line, consumer, out),
             Front::Stomp(front) => front.consumer_ended(line, out),
+            _ => {}
         });
         // STOMP has no word for it but ERROR, which ends the connection.
         if let Some(link) = self.get_mut(id)
@@ -703,6 +770,14 @@ impl Effects for Links {
     fn hold(&mut self, id: LinkId) {
         let number = self.batch.number();
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else { return };
+        if link.front.is_coap() {
+            // Not what follows on the link waits, but one answer: its front asks for the number.
+            self.coap.hold = Some(number);
+            if std::mem::replace(&mut link.held_last, number) < number {
+                self.holding.push_back((number, id));
+            }
+            return;
+        }
         if link.held.back().is_none_or(|(_, batch)| *batch < number) {
             link.held.push_back((link.gone + link.out.len() as u64, number));
             self.holding.push_back((number, id));
@@ -713,44 +788,37 @@ impl Effects for Links {
         self.fetches.push(fetch);
     }
 
-    fn last_value_read(&mut self, id: LinkId, _ticket: Ticket, _value: Option<&Message>) {
-        self.write(id, |front, _out| match front {
-            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
-        });
+    fn last_value_read(&mut self, id: LinkId, ticket: Ticket, value: Option<&Message>) {
+        self.coap.tell(id, Told::Read { ticket, value: value.cloned() });
     }
 
-    fn last_values_listed(&mut self, id: LinkId, _ticket: Ticket, _values: Vec<Message>, _complete: bool) {
-        self.write(id, |front, _out| match front {
-            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
-        });
+    fn last_values_listed(&mut self, id: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool) {
+        self.coap.tell(id, Told::Listed { ticket, values, complete });
     }
 
-    fn watch_ready(&mut self, id: LinkId, _cookie: u64, _value: Option<&Message>) {
-        self.write(id, |front, _out| match front {
-            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
-        });
+    fn watch_ready(&mut self, id: LinkId, cookie: u64, value: Option<&Message>) {
+        self.coap.tell(id, Told::WatchReady { cookie, value: value.cloned() });
     }
 
-    fn value_changed(&mut self, id: LinkId, _cookie: u64) {
-        self.write(id, |front, _out| match front {
-            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
-        });
+    #[inline]
+    fn value_changed(&mut self, id: LinkId, cookie: u64) {
+        self.coap.changed.push((id, cookie));
     }
 
-    fn watch_ended(&mut self, id: LinkId, _cookie: u64, _why: WatchEnd) {
-        self.write(id, |front, _out| match front {
-            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
-        });
+    fn watch_ended(&mut self, id: LinkId, cookie: u64, why: WatchEnd) {
+        self.coap.tell(id, Told::WatchEnded { cookie, why });
     }
 
-    fn taken(&mut self, id: LinkId, _ticket: Ticket, _taken: Result<Option<Taken<'_>>, Refusal>) {
-        self.write(id, |front, _out| match front {
-            Front::Mqtt(_) | Front::Amqp(_) | Front::Stomp(_) => {}
-        });
+    fn taken(&mut self, id: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) {
+        self.coap.tell(id, Told::taken(ticket, taken));
     }
 }
 
 impl Links {
+    fn is_coap(&self, id: LinkId) -> bool {
+        self.get(id).is_some_and(|link| link.front.is_coap())
+    }
+
     #[inline]
     fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
         let limits = self.limits;
@@ -774,8 +842,15 @@ impl Links {
             link.make_room(needed, limits.output_max);
         }
         let before = link.out.len();
-        // Others get theirs out of queues.
-        let Front::Mqtt(front) = &mut link.front else { return Sent::Gone };
+        let front = match &mut link.front {
+            Front::Mqtt(front) => front,
+            Front::CoapDesk => {
+                self.coap.deliver(id, delivery);
+                return Sent::Room;
+            }
+            // Others get theirs out of queues, or watch.
+            _ => return Sent::Gone,
+        };
         if front.deliver(delivery, &mut link.out).is_err() {
             return Sent::TooLarge;
         }

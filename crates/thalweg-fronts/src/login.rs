@@ -26,6 +26,12 @@ pub enum LoginAsk {
         /// Whether this begins an exchange; one that is going on is forgotten.
         first: bool,
     },
+    /// The transport has proved who it is: one of many on one link. The answer comes through
+    /// [`Links::on_proven`](crate::Links::on_proven).
+    Proven {
+        /// Who.
+        identity: Box<str>,
+    },
 }
 
 /// What the server says.

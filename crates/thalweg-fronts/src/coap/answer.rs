@@ -1,0 +1,103 @@
+//! What a request is answered with, as long as it is no value of the broker's.
+
+use super::resource::Unreadable;
+use std::borrow::Cow;
+use thalweg_coap::{Code, Response, Value, option};
+use thalweg_kernel::{Outcome, Refusal};
+use thalweg_model::{Span, Time};
+
+/// A response that can wait for the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) code: Code,
+    pub(super) content_format: Option<u16>,
+    pub(super) max_age_secs: Option<u32>,
+    /// The path of what was created.
+    pub(super) location: Vec<Box<str>>,
+    /// A representation, or words for whoever looks. RFC 7252 §5.5.2
+    pub(super) payload: Cow<'static, [u8]>,
+}
+
+/// For how long a client should leave us alone if we are short of something.
+pub(super) const SHORT_SECS: u32 = 5;
+
+impl Answer {
+    pub(super) const fn of(code: Code) -> Self {
+        Answer { code, content_format: None, max_age_secs: None, location: Vec::new(), payload: Cow::Borrowed(&[]) }
+    }
+
+    /// A code and what is the matter.
+    pub(super) fn words(code: Code, words: impl Into<Cow<'static, str>>) -> Self {
+        let payload = match words.into() {
+            Cow::Borrowed(words) => Cow::Borrowed(words.as_bytes()),
+            Cow::Owned(words) => Cow::Owned(words.into_bytes()),
+        };
+        Answer { payload, ..Answer::of(code) }
+    }
+
+    /// A representation.
+    pub(super) fn content(content_format: u16, payload: Vec<u8>) -> Self {
+        Answer { content_format: Some(content_format), payload: Cow::Owned(payload), ..Answer::of(Code::CONTENT) }
+    }
+
+    /// Try again in so many seconds.
+    pub(super) fn later(code: Code, secs: u32, words: &'static str) -> Self {
+        Answer { max_age_secs: Some(secs), ..Answer::words(code, words) }
+    }
+
+    /// It is over its rate until `until`. RFC 8516
+    pub(super) fn too_many(until: Time, now: Time) -> Self {
+        let secs = until.since(now).nanos().div_ceil(Span::from_secs(1).nanos());
+        let secs = u32::try_from(secs).unwrap_or(u32::MAX).max(1);
+        Answer::later(Code::TOO_MANY_REQUESTS, secs, "you publish faster than you may")
+    }
+
+    /// What a publisher is told; nothing if all is well.
+    pub(super) fn of_outcome(outcome: Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Accepted | Outcome::NoMatch => None,
+            Outcome::Denied => Some(Answer::words(Code::FORBIDDEN, "the access rules do not allow it")),
+            Outcome::BadAddress => {
+                Some(Answer::words(Code::BAD_REQUEST, "the path is longer or deeper than an address may be"))
+            }
+            Outcome::Full => Some(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "the journal is full")),
+            Outcome::Refused => Some(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "a queue for it is full")),
+        }
+    }
+
+    /// A command about a queue was refused.
+    pub(super) fn of_refusal(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::NoQueue | Refusal::NoExchange => Answer::words(Code::NOT_FOUND, "there is no such queue"),
+            Refusal::Denied => Answer::words(Code::FORBIDDEN, "the access rules do not allow it"),
+            Refusal::Locked | Refusal::InUse => Answer::words(Code::FORBIDDEN, "the queue is another's alone"),
+            Refusal::Full | Refusal::TooMany => {
+                Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "there is no room")
+            }
+            Refusal::Reserved | Refusal::Differs(_) | Refusal::NotEmpty | Refusal::Invalid(_) => {
+                Answer::words(Code::BAD_REQUEST, "the queue cannot be used so")
+            }
+        }
+    }
+
+    /// Shows the response to `respond`.
+    pub(super) fn with_response<R>(&self, respond: impl FnOnce(&Response<'_>) -> R) -> R {
+        let rest = [
+            self.content_format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format)))),
+            self.max_age_secs.map(|secs| (option::MAX_AGE, Value::Uint(secs))),
+        ];
+        let code = self.code;
+        if self.location.is_empty() && rest == [None, None] {
+            return respond(&Response { code, options: &[], payload: &self.payload });
+        }
+        let location = self.location.iter().map(|level| (option::LOCATION_PATH, Value::Opaque(level.as_bytes())));
+        let options: Vec<_> = location.chain(rest.into_iter().flatten()).collect();
+        respond(&Response { code, options: &options, payload: &self.payload })
+    }
+}
+
+impl From<Unreadable> for Answer {
+    fn from(Unreadable(words): Unreadable) -> Self {
+        Answer::words(Code::BAD_REQUEST, words)
+    }
+}

@@ -1,0 +1,470 @@
+//! `/ps/data/…`: addresses as resources. GET reads the last value, PUT and POST publish, DELETE clears, FETCH lists.
+
+use super::answer::Answer;
+use super::handler::{Done, Handler, Request, Scene};
+use super::identity::IdentityId;
+use super::representation::{Representation, media_type_of};
+use super::resource::{Reserved, Style, Wishes, reserved, user_properties};
+use super::side::Side;
+use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
+use crate::address::in_tenant;
+use thalweg_coap::{Code, Response, Value, content_format, option};
+use thalweg_kernel::{Draft, Outcome, SessionId, Ticket};
+use thalweg_model::{Filter, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+
+/// Addresses that are remembered to have a value. When there are more, all are forgotten and asked for again.
+const KNOWN_MAX: usize = 65_536;
+/// The Max-Age that a response without one has. RFC 7252 §5.10.5
+const MAX_AGE_DEFAULT: u32 = 60;
+
+impl<S: Side> Handler<S> {
+    /// A request to an address, or to all of them.
+    pub(super) fn on_data(
+        &mut self,
+        address: Option<&str>,
+        style: Style,
+        request: &Request<'_, S::Exchange>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        if style == Style::Emqx && !self.settings.emqx_paths {
+            return Err(Answer::of(Code::NOT_FOUND));
+        }
+        let wishes = Wishes::read(&request.options)?;
+        match (request.code, address) {
+            (Code::FETCH, _) => self.list(address, &wishes, request, scene),
+            (Code::GET, _) if wishes.filter.is_some() => self.list(address, &wishes, request, scene),
+            (_, None) => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+            // What an empty path names: an empty level alone is no address.
+            (_, Some("")) => Err(Answer::words(Code::BAD_REQUEST, "an address has at least one character")),
+            (Code::GET, Some(address)) if request.observes => self.register(address, &wishes, request, scene),
+            (Code::GET, Some(address)) => self.get(address, request, scene),
+            (Code::PUT | Code::POST, Some(address)) => self.put(address, style, &wishes, request, scene),
+            (Code::DELETE, Some(address)) => self.delete(address, request, scene),
+            _ => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+        }
+    }
+
+    /// Asks for the last value.
+    pub(super) fn get(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        let ask = Ask::read(&request.options);
+        let ticket = self.wait(Waiting::Get { exchange: request.exchange, ask })?;
+        self.read(ticket, request.session, address, scene)
+    }
+
+    fn read(&mut self, ticket: Ticket, session: SessionId, address: &str, scene: &mut Scene<'_>) -> Done {
+        let Scene { now, kernel, links } = scene;
+        if kernel.read_last_value(session, self.link, ticket, address, *now, *links) {
+            return Ok(());
+        }
+        self.waiting.take(ticket);
+        Err(forbidden())
+    }
+
+    fn put(
+        &mut self,
+        address: &str,
+        style: Style,
+        wishes: &Wishes<'_>,
+        request: &Request<'_, S::Exchange>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        let is_kept = match reserved(address) {
+            Reserved::No => wishes.retain.unwrap_or(style == Style::Data),
+            Reserved::Passes => false,
+            Reserved::ReadOnly => return Err(Answer::words(Code::FORBIDDEN, "the address is the broker's own")),
+        };
+        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
+            return Err(Answer::too_many(until, scene.now));
+        }
+        let expiry_secs = wishes.expiry_secs.or_else(|| request.options.uint(option::MAX_AGE));
+        let format = content_format(request);
+        let of_few = wishes.has_user_properties.then(|| {
+            let property = |(name, value): (&str, &str)| (name.into(), PropertyValue::Text(value.into()));
+            let user = user_properties(&request.options).map(property).collect();
+            let content_type = format.map(|format| media_type_of(format).into());
+            Properties { content_type, user, ..Properties::default() }
+        });
+        if of_few.is_none() && format.is_some() && self.memo.0 != format {
+            self.memo.0 = format;
+            self.memo.1.content_type = format.map(|format| media_type_of(format).into());
+        }
+        let reliability = match wishes.qos {
+            Some(0) => Reliability::AtMostOnce,
+            Some(1) => Reliability::AtLeastOnce,
+            Some(_) => Reliability::ExactlyOnce,
+            None if request.confirmable => Reliability::AtLeastOnce,
+            None => Reliability::AtMostOnce,
+        };
+        let retain = if is_kept { RetainOp::Set } else { RetainOp::None };
+        let expires_in = expiry_secs.map(|secs| Span::from_secs(u64::from(secs)));
+        let condition = Condition::read(&request.options);
+        if let Some(condition) = condition {
+            let properties = of_few.or_else(|| format.map(|_| self.memo.1.clone()));
+            let put = KeptPut {
+                identity: request.identity.0,
+                condition,
+                address: address.into(),
+                payload: request.payload.into(),
+                reliability,
+                retain,
+                expires_in,
+                priority: wishes.priority,
+                properties,
+            };
+            return self.decide(put, request, scene);
+        }
+        let is_first_asked = is_kept && !self.known.contains(&self.known_key(address));
+        let asked = if is_first_asked { self.ask_whether_first(address, request, scene) } else { None };
+        let memo = std::mem::take(&mut self.memo);
+        let properties = of_few.as_ref().or(format.map(|_| &memo.1));
+        let draft = Draft {
+            address,
+            payload: request.payload,
+            reliability,
+            retain,
+            expires_in,
+            priority: wishes.priority,
+            properties,
+            ticket: 0,
+            native: None,
+        };
+        let published = self.publish(request.identity, request.session, draft, scene);
+        self.memo = memo;
+        self.after_put(published, asked, request.exchange, scene)
+    }
+
+    /// Asks for the value that there is before a publish: whether that creates one is known by the answer.
+    #[cold]
+    fn ask_whether_first(
+        &mut self,
+        address: &str,
+        request: &Request<'_, S::Exchange>,
+        scene: &mut Scene<'_>,
+    ) -> Option<Ticket> {
+        let key = self.known_key(address);
+        let ticket = self.waiting.insert(Waiting::Created { exchange: request.exchange, batch: None, key })?;
+        // Who may not read is told that it has changed.
+        self.read(ticket, request.session, address, scene).is_ok().then_some(ticket)
+    }
+
+    /// Publishes; what came of it, and the batch that the answer must wait for.
+    pub(super) fn publish(
+        &mut self,
+        identity: IdentityId,
+        session: SessionId,
+        draft: Draft<'_>,
+        scene: &mut Scene<'_>,
+    ) -> Result<Option<u64>, Answer> {
+        let Scene { now, kernel, links } = scene;
+        let is_exactly_once = draft.reliability == Reliability::ExactlyOnce;
+        if is_exactly_once {
+            self.ticket_last = self.ticket_last.wrapping_add(1).max(1);
+        }
+        let draft = Draft { ticket: if is_exactly_once { self.ticket_last } else { 0 }, ..draft };
+        links.take_hold();
+        let published = kernel.publish(session, draft, *now, *links);
+        if is_exactly_once {
+            // The machine knows repetitions by itself; receivers get it as it was meant.
+            kernel.release(session, self.ticket_last, *links);
+        }
+        let batch = links.take_hold();
+        if let Some(until) = published.pause_until {
+            self.identities.set_busy_until(identity, until);
+        }
+        match Answer::of_outcome(published.outcome) {
+            None if published.outcome == Outcome::NoMatch => Ok(batch),
+            None => Ok(batch),
+            Some(answer) => Err(answer),
+        }
+    }
+
+    /// Answers a publish; `asked` whether it was the first.
+    fn after_put(
+        &mut self,
+        published: Result<Option<u64>, Answer>,
+        asked: Option<Ticket>,
+        exchange: S::Exchange,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        match (published, asked) {
+            (Err(answer), asked) => {
+                if let Some(ticket) = asked {
+                    self.waiting.forget(ticket);
+                }
+                Err(answer)
+            }
+            (Ok(batch), None) => {
+                self.finish(exchange, Answer::of(Code::CHANGED), batch, scene);
+                Ok(())
+            }
+            (Ok(batch), Some(ticket)) => {
+                if let Some(Waiting::Created { batch: of, .. }) = self.waiting.get_mut(ticket) {
+                    *of = batch;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Does a request, or not, when the value that there is is known. Another shard's publisher can come in between.
+    fn decide(&mut self, put: KeptPut, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        let address = put.address.clone();
+        let waiting = Waiting::Condition { exchange: request.exchange, put: Box::new(put) };
+        let ticket = self.wait(waiting)?;
+        self.read(ticket, request.session, &address, scene)
+    }
+
+    fn delete(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        if reserved(address) != Reserved::No {
+            return Err(Answer::words(Code::FORBIDDEN, "the address keeps no value of yours"));
+        }
+        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
+            return Err(Answer::too_many(until, scene.now));
+        }
+        let reliability = if request.confirmable { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+        if let Some(condition) = Condition::read(&request.options) {
+            let put = KeptPut {
+                identity: request.identity.0,
+                condition,
+                address: address.into(),
+                payload: Box::default(),
+                reliability,
+                retain: RetainOp::Clear,
+                expires_in: None,
+                priority: 0,
+                properties: None,
+            };
+            return self.decide(put, request, scene);
+        }
+        let key = self.known_key(address);
+        self.known.remove(&key);
+        let batch = self.publish(request.identity, request.session, clearing(address, reliability), scene)?;
+        self.finish(request.exchange, Answer::of(Code::DELETED), batch, scene);
+        Ok(())
+    }
+
+    /// A value that was asked for is there, or is not.
+    pub(super) fn on_read(&mut self, ticket: Ticket, value: Option<Message>, scene: &mut Scene<'_>) {
+        match self.waiting.take(ticket) {
+            Some(Waiting::Get { exchange, ask }) => self.respond_with(exchange, &ask, value.as_ref(), scene.now),
+            Some(Waiting::Created { exchange, batch, key }) => {
+                if self.known.len() >= KNOWN_MAX {
+                    self.known.clear();
+                }
+                self.known.insert(key);
+                let code = if value.is_some() { Code::CHANGED } else { Code::CREATED };
+                self.finish(exchange, Answer::of(code), batch, scene);
+            }
+            Some(Waiting::Condition { exchange, put }) => {
+                if let Err(answer) = self.on_decided(exchange, &put, value.as_ref(), scene) {
+                    self.respond(exchange, &answer, scene.now);
+                }
+            }
+            Some(Waiting::Check { cookie }) => self.on_checked(cookie, value, scene),
+            _ => {}
+        }
+    }
+
+    fn on_decided(
+        &mut self,
+        exchange: S::Exchange,
+        put: &KeptPut,
+        value: Option<&Message>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        let representation = value.map(|value| Representation::of(value, 0, scene.now));
+        if !put.condition.holds(representation.as_ref()) {
+            return Err(Answer::of(Code::PRECONDITION_FAILED));
+        }
+        let identity = IdentityId(put.identity);
+        let Some(session) = self.identities.session(identity) else {
+            return Err(Answer::of(Code::UNAUTHORIZED));
+        };
+        let draft = Draft {
+            address: &put.address,
+            payload: &put.payload,
+            reliability: put.reliability,
+            retain: put.retain,
+            expires_in: put.expires_in,
+            priority: put.priority,
+            properties: put.properties.as_ref(),
+            ticket: 0,
+            native: None,
+        };
+        let batch = self.publish(identity, session, draft, scene)?;
+        let key = self.known_key(&put.address);
+        let code = match (put.retain, value) {
+            (RetainOp::Clear, _) => {
+                self.known.remove(&key);
+                Code::DELETED
+            }
+            (RetainOp::Set, None) => Code::CREATED,
+            _ => Code::CHANGED,
+        };
+        self.finish(exchange, Answer::of(code), batch, scene);
+        Ok(())
+    }
+
+    /// Responds with a value as a GET wants it.
+    pub(super) fn respond_with(&mut self, exchange: S::Exchange, ask: &Ask, value: Option<&Message>, now: Time) {
+        let Some(value) = value else {
+            return self.respond(exchange, &Answer::of(Code::NOT_FOUND), now);
+        };
+        let shown = Representation::of(value, self.settings.max_age_secs, now);
+        if !ask.accepts(shown.content_format) {
+            return self.respond(exchange, &Answer::of(Code::NOT_ACCEPTABLE), now);
+        }
+        let is_known = ask.has(&shown);
+        let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); 3];
+        let count = shown.write(is_known, &mut options);
+        let options = options.get(..count).unwrap_or_default();
+        let (code, payload) = if is_known { (Code::VALID, &[][..]) } else { (Code::CONTENT, value.payload()) };
+        self.side.respond(exchange, &Response { code, options, payload }, now);
+    }
+
+    /// Lists last values: of what is below an address, or of what a filter matches.
+    fn list(
+        &mut self,
+        address: Option<&str>,
+        wishes: &Wishes<'_>,
+        request: &Request<'_, S::Exchange>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        let mut filter = String::new();
+        match (wishes.filter, address) {
+            (Some(wanted), _) => in_tenant(&self.settings.tenant, wanted, &mut filter),
+            (None, None) => in_tenant(&self.settings.tenant, "#", &mut filter),
+            (None, Some(address)) => {
+                filter.push_str(address);
+                filter.push_str("/#");
+            }
+        }
+        if Filter::check(&filter).is_err() {
+            return Err(Answer::words(
+                Code::BAD_REQUEST,
+                "this is no filter: + is one level, # at the end is any number",
+            ));
+        }
+        let format = accept(&request.options).unwrap_or(content_format::LINK_FORMAT);
+        if format != content_format::LINK_FORMAT && format != content_format::CBOR {
+            return Err(Answer::words(Code::NOT_ACCEPTABLE, "lists are application/link-format or application/cbor"));
+        }
+        let ticket = self.wait(Waiting::List { exchange: request.exchange, format })?;
+        let Scene { now, kernel, links } = scene;
+        let max = self.settings.list_max;
+        if kernel.list_last_values(request.session, self.link, ticket, &filter, max, *now, *links) {
+            return Ok(());
+        }
+        self.waiting.take(ticket);
+        Err(forbidden())
+    }
+
+    pub(super) fn on_listed(&mut self, ticket: Ticket, values: &[Message], _complete: bool, scene: &mut Scene<'_>) {
+        let Some(Waiting::List { exchange, format }) = self.waiting.take(ticket) else { return };
+        let list = match format {
+            content_format::CBOR => cbor_list(values),
+            _ => link_list(values, &self.settings.tenant).into_bytes(),
+        };
+        self.respond(exchange, &Answer::content(format, list), scene.now);
+    }
+}
+
+impl Representation {
+    /// Writes the options of a response that shows this; how many there are.
+    pub(super) fn write<'a>(&'a self, is_known: bool, options: &mut [(u16, Value<'a>); 3]) -> usize {
+        let format = self.content_format.filter(|_| !is_known);
+        let wanted = [
+            Some((option::ETAG, Value::Opaque(&self.etag))),
+            format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format)))),
+            (self.max_age_secs != MAX_AGE_DEFAULT).then_some((option::MAX_AGE, Value::Uint(self.max_age_secs))),
+        ];
+        let mut count = 0;
+        for (slot, option) in options.iter_mut().zip(wanted.into_iter().flatten()) {
+            *slot = option;
+            count += 1;
+        }
+        count
+    }
+}
+
+/// What makes an address forget its value.
+pub(super) fn clearing(address: &str, reliability: Reliability) -> Draft<'_> {
+    Draft {
+        address,
+        payload: &[],
+        reliability,
+        retain: RetainOp::Clear,
+        expires_in: None,
+        priority: 0,
+        properties: None,
+        ticket: 0,
+        native: None,
+    }
+}
+
+pub(super) fn forbidden() -> Answer {
+    Answer::words(Code::FORBIDDEN, "the access rules do not allow it")
+}
+
+/// What a request says that its payload is.
+pub(super) fn content_format<X>(request: &Request<'_, X>) -> Option<u16> {
+    request.options.uint(option::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok())
+}
+
+/// The values' resources as links.
+fn link_list(values: &[Message], tenant: &str) -> String {
+    let mut prefix = String::new();
+    in_tenant(tenant, "", &mut prefix);
+    let mut list = String::new();
+    for value in values {
+        let Some(address) = value.address().strip_prefix(&*prefix) else { continue };
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push('<');
+        super::data_uri::write_data_uri(address, &mut list);
+        list.push('>');
+        if let Some(format) = value.properties().and_then(super::representation::format_of) {
+            list.push_str(&format!(";ct={format}"));
+        }
+    }
+    list
+}
+
+/// The values as `[[address, payload, Content-Format or null], …]`.
+fn cbor_list(values: &[Message]) -> Vec<u8> {
+    const BYTES: u8 = 2 << 5;
+    const TEXT: u8 = 3 << 5;
+    const ARRAY: u8 = 4 << 5;
+    const NULL: u8 = 0xF6;
+    let mut out = Vec::new();
+    cbor_head(ARRAY, values.len(), &mut out);
+    for value in values {
+        cbor_head(ARRAY, 3, &mut out);
+        cbor_head(TEXT, value.address().len(), &mut out);
+        out.extend_from_slice(value.address().as_bytes());
+        cbor_head(BYTES, value.payload().len(), &mut out);
+        out.extend_from_slice(value.payload());
+        match value.properties().and_then(super::representation::format_of) {
+            Some(format) => cbor_head(0, usize::from(format), &mut out),
+            None => out.push(NULL),
+        }
+    }
+    out
+}
+
+/// Major type and number. RFC 8949 §3
+fn cbor_head(major: u8, number: usize, out: &mut Vec<u8>) {
+    match number {
+        0..24 => out.push(major | number as u8),
+        24..0x100 => out.extend_from_slice(&[major | 24, number as u8]),
+        0x100..0x1_0000 => {
+            out.push(major | 25);
+            out.extend_from_slice(&(number as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(major | 26);
+            out.extend_from_slice(&(number as u32).to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! CoAP over UDP and DTLS: all peers of one socket.
+
+use super::answer::Answer;
+use super::handler::{Handler, Request, Scene};
+use super::identity::{IdentityId, PeerSecurity, Standing};
+use super::settings::{CoapCounts, CoapSettings};
+use super::shared::Told;
+use super::side::Side;
+use crate::link::{Front, Links};
+use crate::{LoginAnswer, LoginRefusal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use thalweg_coap::{
+    Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, RelationId, Response, ServerSide,
+    SharedBody,
+};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Kernel, LinkId};
+use thalweg_model::{Span, Time};
+
+/// Bytes of output above which notifications wait until the socket has taken some.
+const OUTPUT_HIGH: usize = 256 << 10;
+/// How often unused sessions are looked for.
+const SWEEP_EVERY: Span = Span::from_secs(30);
+
+/// One socket of datagrams, and all who talk to it.
+///
+/// ```text
+///  datagram -> who is it? --known--> machine -> request -> kernel -> answer -> machine -> datagram
+///                 `--being asked--> waits             (held until its batch is safe)
+/// ```
+pub struct CoapFront {
+    handler: Handler<DatagramSide>,
+    /// Datagrams of peers about whom the server is being asked.
+    stash: Vec<(IdentityId, SocketAddr, Box<[u8]>)>,
+    stash_bytes: usize,
+    sweep_at: Time,
+}
+
+/// The machine and its output.
+pub(super) struct DatagramSide {
+    machine: ServerSide,
+    out: Datagrams,
+}
+
+impl Side for DatagramSide {
+    type Exchange = ExchangeId;
+
+    #[inline]
+    fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time) {
+        self.machine.respond(exchange, response, now, &mut self.out);
+    }
+
+    fn respond_confirmed(&mut self, exchange: ExchangeId, _cookie: u64, response: &Response<'_>, now: Time) -> bool {
+        self.machine.respond(exchange, response, now, &mut self.out)
+    }
+
+    fn respond_later(&mut self, exchange: ExchangeId, now: Time) {
+        self.machine.respond_later(exchange, now, &mut self.out);
+    }
+
+    fn observe(&mut self, exchange: ExchangeId, cookie: u64, check: Option<Span>, now: Time) -> Option<u64> {
+        self.machine.observe(exchange, cookie, check, now).ok().map(RelationId::number)
+    }
+
+    #[inline]
+    fn notify(&mut self, relation: u64, body: &Arc<SharedBody>, delivery: Delivery, now: Time) -> Notified {
+        self.machine.notify(RelationId::from_number(relation), body, delivery, now, &mut self.out)
+    }
+
+    fn nothing_to_notify(&mut self, relation: u64) {
+        self.machine.nothing_to_notify(RelationId::from_number(relation));
+    }
+
+    fn end_observation(&mut self, relation: u64, last: Option<&Arc<SharedBody>>, now: Time) {
+        self.machine.end_observation(RelationId::from_number(relation), last, now, &mut self.out);
+    }
+
+    fn has_room(&self) -> bool {
+        self.out.bytes() < OUTPUT_HIGH
+    }
+}
+
+impl CoapFront {
+    /// A socket that has received nothing yet. `seed` is unique in the process and hard to guess. `anonymous` is what peers
+    /// may do who are nobody in particular; `None` asks the server about them.
+    pub fn new(settings: Arc<CoapSettings>, seed: u64, anonymous: Option<Access>) -> Self {
+        let machine = ServerSide::new(settings.machine.clone(), seed.rotate_left(17));
+        let side = DatagramSide { machine, out: Datagrams::new() };
+        CoapFront {
+            handler: Handler::new(side, settings, seed, anonymous),
+            stash: Vec::new(),
+            stash_bytes: 0,
+            sweep_at: Time::ZERO,
+        }
+    }
+
+    pub(super) fn counts(&self) -> CoapCounts {
+        let machine = self.handler.side.machine.counts();
+        CoapCounts {
+            peers: self.handler.side.machine.peers() as u64,
+            observers: self.handler.relations.len() as u64,
+            identities: self.handler.identities.open_count() as u64,
+            datagrams: machine.datagrams,
+            confirmable: machine.confirmable,
+            retransmissions: machine.retransmissions,
+            duplicates: machine.duplicates,
+            timeouts: machine.timeouts,
+            resets: machine.resets,
+            malformed: machine.malformed + machine.rejected + machine.bad_options,
+            rate_limited: machine.rate_limited,
+            overloaded: machine.overloaded,
+            peers_displaced: machine.peers_displaced,
+            ..self.handler.counts
+        }
+    }
+
+    pub(super) fn set_settings(&mut self, settings: Arc<CoapSettings>) {
+        self.handler.side.machine.set_settings(settings.machine.clone());
+        self.handler.settings = settings;
+    }
+
+    /// Swaps what may leave with `spare`; whether there was more to say than there was room for.
+    pub(super) fn take_output(&mut self, spare: &mut Datagrams) -> bool {
+        std::mem::swap(&mut self.handler.side.out, spare);
+        std::mem::take(&mut self.handler.stalled)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Time {
+        self.handler.side.machine.poll_timeout().min(self.handler.next_timeout()).min(self.sweep_at)
+    }
+
+    /// Lets the front of a link do something, if it is one of ours; it is away from its link meanwhile.
+    fn with<R>(
+        links: &mut Links,
+        id: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+        what: impl FnOnce(&mut CoapFront, &mut Scene<'_>) -> R,
+    ) -> Option<R> {
+        let link = links.get_mut(id)?;
+        let mut front = match std::mem::replace(&mut link.front, Front::CoapAway) {
+            Front::CoapDatagrams(front) => front,
+            other => {
+                link.front = other;
+                return None;
+            }
+        };
+        front.handler.link = id;
+        let result = what(&mut front, &mut Scene { now, kernel, links });
+        let bytes = front.handler.side.out.bytes();
+        links.put_back(id, Front::CoapDatagrams(front), bytes);
+        Some(result)
+    }
+
+    pub(super) fn handle<'d>(
+        links: &mut Links,
+        id: LinkId,
+        datagrams: impl Iterator<Item = (SocketAddr, PeerSecurity<'d>, &'d [u8])>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        CoapFront::with(links, id, now, kernel, |front, scene| {
+            for (from, security, datagram) in datagrams {
+                front.on_datagram(from, security, datagram, scene);
+            }
+            front.take_notices(scene);
+        });
+    }
+
+    #[inline]
+    fn on_datagram(&mut self, from: SocketAddr, security: PeerSecurity<'_>, datagram: &[u8], scene: &mut Scene<'_>) {
+        let Some(identity) = self.handler.identities.find(security.identity(), &self.handler.settings) else {
+            // As if it had been lost: there is no room to know who it is.
+            self.handler.counts.dropped_waiting += 1;
+            return;
+        };
+        self.on_datagram_of(identity, from, datagram, scene);
+    }
+
+    #[inline]
+    fn on_datagram_of(&mut self, identity: IdentityId, from: SocketAddr, datagram: &[u8], scene: &mut Scene<'_>) {
+        let Scene { now, kernel, links } = scene;
+        let now = *now;
+        let Handler { identities, settings, link, side, .. } = &mut self.handler;
+        let session = match identities.standing(identity, *link, settings, now, kernel, links) {
+            Standing::In(session) => Ok(session),
+            Standing::Asked => return self.stash(identity, from, datagram),
+            Standing::Out(why) => Err(why),
+        };
+        let Some(Event::Request(event)) = side.machine.handle_datagram(from, datagram, now, &mut side.out) else {
+            return;
+        };
+        let session = match session {
+            Ok(session) => session,
+            Err(why) => return self.handler.respond(event.exchange, &stay_out(why), now),
+        };
+        let mut relation = event.relation.map(|(_, cookie)| cookie);
+        let observe = event.observe.map(|observe| observe as u8);
+        if observe == Some(1)
+            && let Some(cookie) = relation.take()
+        {
+            self.handler.forget_relation(cookie, scene);
+        }
+        let request = Request {
+            exchange: event.exchange,
+            identity,
+            session,
+            code: event.code,
+            confirmable: event.confirmable,
+            options: event.options,
+            payload: &event.payload,
+            observes: observe == Some(0),
+            relation,
+        };
+        self.handler.handle(&request, scene);
+    }
+
+    /// A datagram waits until it is known who its sender is.
+    fn stash(&mut self, identity: IdentityId, from: SocketAddr, datagram: &[u8]) {
+        let settings = &self.handler.settings;
+        if self.stash.len() >= settings.waiting_max || self.stash_bytes + datagram.len() > settings.waiting_bytes_max {
+            // As if it had been lost.
+            self.handler.counts.dropped_waiting += 1;
+            return;
+        }
+        self.stash_bytes += datagram.len();
+        self.stash.push((identity, from, datagram.into()));
+    }
+
+    pub(super) fn on_proven(
+        links: &mut Links,
+        id: LinkId,
+        identity: &str,
+        answer: LoginAnswer,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        CoapFront::with(links, id, now, kernel, |front, scene| {
+            let Handler { identities, settings, link, .. } = &mut front.handler;
+            let Scene { now, kernel, links } = scene;
+            if !identities.on_verdict(identity, answer, *link, settings, *now, kernel, links) {
+                return;
+            }
+            let Some(who) = identities.find(identity, settings) else { return };
+            let (theirs, rest) = std::mem::take(&mut front.stash).into_iter().partition(|(of, ..)| *of == who);
+            front.stash = rest;
+            let theirs: Vec<_> = theirs;
+            for (_, from, datagram) in theirs {
+                front.stash_bytes -= datagram.len();
+                front.on_datagram_of(who, from, &datagram, scene);
+            }
+            front.take_notices(scene);
+        });
+    }
+
+    pub(super) fn on_peer_gone(links: &mut Links, id: LinkId, from: SocketAddr, now: Time, kernel: &mut Kernel) {
+        CoapFront::with(links, id, now, kernel, |front, scene| {
+            front.handler.side.machine.peer_gone(from);
+            front.take_notices(scene);
+        });
+    }
+
+    pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        CoapFront::with(links, id, now, kernel, |front, scene| {
+            let DatagramSide { machine, out } = &mut front.handler.side;
+            machine.handle_timeout(now, out);
+            front.handler.on_timeout(scene);
+            if now >= front.sweep_at {
+                front.sweep_at = now + SWEEP_EVERY;
+                front.handler.end_identities(scene);
+                let Handler { identities, settings, link, .. } = &mut front.handler;
+                identities.forget_unused(settings.session_idle, *link, now, scene.kernel, scene.links);
+                front.handler.bodies.clear();
+            }
+            front.take_notices(scene);
+        });
+    }
+
+    /// Handles what it was told, and then what follows from that.
+    pub(super) fn on_told(
+        links: &mut Links,
+        id: LinkId,
+        told: impl Iterator<Item = Told>,
+        changed: impl Iterator<Item = u64>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        CoapFront::with(links, id, now, kernel, |front, scene| {
+            for told in told {
+                front.handler.told(told, scene);
+            }
+            for cookie in changed {
+                front.handler.relations.mark_ready(cookie);
+            }
+            front.handler.notify_all(scene);
+            front.take_notices(scene);
+        });
+    }
+
+    /// What the machine says beside requests.
+    fn take_notices(&mut self, scene: &mut Scene<'_>) {
+        let mut some_are_ready = false;
+        while let Some(notice) = self.handler.side.machine.poll_event() {
+            match notice {
+                Notice::Ready { cookie, .. } => {
+                    self.handler.on_ready(cookie);
+                    some_are_ready = true;
+                }
+                Notice::CheckDue { cookie, .. } => self.handler.on_check_due(cookie, scene),
+                Notice::ObservationEnded { cookie, why, .. } => {
+                    if matches!(why, ObservationEnd::Reset | ObservationEnd::Silent) {
+                        self.handler.counts.observers_lost += 1;
+                    }
+                    self.handler.forget_relation(cookie, scene);
+                }
+                // Whoever would still answer finds nobody waiting.
+                Notice::ExchangeExpired { .. } => {}
+            }
+        }
+        if some_are_ready {
+            self.handler.notify_all(scene);
+        }
+    }
+
+    pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        CoapFront::with(links, id, now, kernel, |front, scene| front.handler.close(scene));
+    }
+}
+
+/// What somebody is told who may not come in.
+fn stay_out(why: LoginRefusal) -> Answer {
+    match why {
+        LoginRefusal::Busy => Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in"),
+        LoginRefusal::BadUserOrPassword | LoginRefusal::NotAuthorized | LoginRefusal::BadMethod => Answer::words(
+            Code::UNAUTHORIZED,
+            "this listener does not let strangers in: use DTLS with a key that it knows",
+        ),
+    }
+}

@@ -1,0 +1,222 @@
+//! Requests in, responses out, the same over datagrams and over streams.
+
+use super::answer::{Answer, SHORT_SECS};
+use super::identity::{Identities, IdentityId};
+use super::observe::Bodies;
+use super::relations::Relations;
+use super::resource::{Resource, Style};
+use super::settings::{CoapCounts, CoapSettings};
+use super::shared::Told;
+use super::side::Side;
+use super::waiting::{Ask, Waiting, Waitings};
+use crate::link::Links;
+use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_coap::{Code, Options};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Kernel, LinkId, SessionId};
+use thalweg_model::{Properties, Time};
+
+/// What a front has at hand while it handles something.
+pub(super) struct Scene<'s> {
+    pub(super) now: Time,
+    pub(super) kernel: &'s mut Kernel,
+    pub(super) links: &'s mut Links,
+}
+
+/// A request, and whose it is.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'r, X> {
+    pub(super) exchange: X,
+    pub(super) identity: IdentityId,
+    pub(super) session: SessionId,
+    pub(super) code: Code,
+    pub(super) confirmable: bool,
+    pub(super) options: Options<'r>,
+    pub(super) payload: &'r [u8],
+    /// It wants to be told of changes.
+    pub(super) observes: bool,
+    /// The observation that its sender has with its token.
+    pub(super) relation: Option<u64>,
+}
+
+/// What became of a request: nothing that is left to do, or an answer to give at once.
+pub(super) type Done = Result<(), Answer>;
+
+/// All that a front is beside its protocol machine.
+pub(super) struct Handler<S: Side> {
+    pub(super) side: S,
+    pub(super) settings: Arc<CoapSettings>,
+    pub(super) link: LinkId,
+    pub(super) identities: Identities,
+    pub(super) waiting: Waitings<S::Exchange>,
+    /// Answers that wait for the journal, by rising batch.
+    held: VecDeque<(u64, S::Exchange, Answer)>,
+    pub(super) relations: Relations,
+    /// Observations that wait for the kernel, by cookie.
+    pub(super) registrations: HashMap<u64, (S::Exchange, Ask), foldhash::fast::RandomState>,
+    pub(super) bodies: Bodies,
+    /// Addresses that are known to have a value: keys of [`Handler::known_key`].
+    pub(super) known: HashSet<u64, foldhash::fast::RandomState>,
+    /// Properties of the last message that had nothing but a Content-Format, and that.
+    pub(super) memo: (Option<u16>, Properties),
+    /// A number for each message that is exactly once.
+    pub(super) ticket_last: u16,
+    pub(super) counts: CoapCounts,
+    /// The output was full, and there is more to say.
+    pub(super) stalled: bool,
+    /// A buffer for addresses.
+    address: String,
+    key: u64,
+}
+
+impl<S: Side> Handler<S> {
+    pub(super) fn new(side: S, settings: Arc<CoapSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
+        Handler {
+            side,
+            settings,
+            // Before anything is handled the front is given its own.
+            link: LinkId(u32::MAX),
+            identities: Identities::new(anonymous, nonce),
+            waiting: Waitings::default(),
+            held: VecDeque::new(),
+            relations: Relations::default(),
+            registrations: HashMap::default(),
+            bodies: Bodies::default(),
+            known: HashSet::default(),
+            memo: (None, Properties::default()),
+            ticket_last: 0,
+            counts: CoapCounts::default(),
+            stalled: false,
+            address: String::new(),
+            key: nonce,
+        }
+    }
+
+    /// Handles a request of somebody who may come in.
+    pub(super) fn handle(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) {
+        *match request.code {
+            Code::GET => &mut self.counts.gets,
+            Code::POST => &mut self.counts.posts,
+            Code::PUT => &mut self.counts.puts,
+            Code::DELETE => &mut self.counts.deletes,
+            Code::FETCH => &mut self.counts.fetches,
+            _ => &mut self.counts.others,
+        } += 1;
+        let mut address = std::mem::take(&mut self.address);
+        let done = match Resource::read(&request.options, &self.settings.tenant, &mut address) {
+            Ok(_) if self.is_full() => {
+                self.counts.dropped_waiting += 1;
+                Err(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait"))
+            }
+            Ok(resource) => self.dispatch(resource, &address, request, scene),
+            Err(unreadable) => Err(unreadable.into()),
+        };
+        self.address = address;
+        if let Err(answer) = done {
+            self.respond(request.exchange, &answer, scene.now);
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        resource: Resource<'_>,
+        address: &str,
+        request: &Request<'_, S::Exchange>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        match resource {
+            Resource::AllData => self.on_data(None, Style::Data, request, scene),
+            Resource::Data(style) => self.on_data(Some(address), style, request, scene),
+            Resource::Topic(_) => self.on_data(Some(address), Style::Emqx, request, scene),
+            Resource::WellKnownCore | Resource::Collection | Resource::Queue(_) | Resource::Rpc => {
+                Err(Answer::of(Code::NOT_IMPLEMENTED))
+            }
+            Resource::Unknown => Err(Answer::of(Code::NOT_FOUND)),
+        }
+    }
+
+    /// Whether as many requests wait as may.
+    fn is_full(&self) -> bool {
+        self.waiting.len() + self.held.len() + self.registrations.len() >= self.settings.waiting_max
+    }
+
+    /// Asks the kernel something, to do `waiting` with the answer.
+    pub(super) fn wait(&mut self, waiting: Waiting<S::Exchange>) -> Result<thalweg_kernel::Ticket, Answer> {
+        let full = || Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait");
+        self.waiting.insert(waiting).ok_or_else(full)
+    }
+
+    /// Answers a request when that batch is safe, if it must wait for one.
+    pub(super) fn finish(&mut self, exchange: S::Exchange, answer: Answer, batch: Option<u64>, scene: &mut Scene<'_>) {
+        match batch.filter(|batch| *batch > scene.links.coap.completed) {
+            None => self.respond(exchange, &answer, scene.now),
+            Some(batch) => {
+                let at = match self.held.back() {
+                    Some((last, ..)) if *last > batch => self.held.partition_point(|(held, ..)| *held <= batch),
+                    _ => self.held.len(),
+                };
+                self.held.insert(at, (batch, exchange, answer));
+            }
+        }
+    }
+
+    pub(super) fn respond(&mut self, exchange: S::Exchange, answer: &Answer, now: Time) {
+        match answer.code.class() {
+            4 => self.counts.refused += 1,
+            5 => self.counts.failed += 1,
+            _ => {}
+        }
+        answer.with_response(|response| self.side.respond(exchange, response, now));
+    }
+
+    /// The kernel said something.
+    pub(super) fn told(&mut self, told: Told, scene: &mut Scene<'_>) {
+        match told {
+            Told::Read { ticket, value } => self.on_read(ticket, value, scene),
+            Told::Listed { ticket, values, complete } => self.on_listed(ticket, &values, complete, scene),
+            Told::WatchReady { cookie, value } => self.on_watch_ready(cookie, value, scene),
+            Told::WatchEnded { cookie, why } => self.on_watch_ended(cookie, why, scene),
+            Told::Safe => self.on_safe(scene),
+            Told::Disconnected(_) => self.end_identities(scene),
+            Told::Taken { .. } | Told::Reply { .. } | Told::Desk { .. } | Told::Subscribed | Told::Room => {}
+        }
+    }
+
+    /// Batches have become safe.
+    fn on_safe(&mut self, scene: &mut Scene<'_>) {
+        let completed = scene.links.coap.completed;
+        while let Some((_, exchange, answer)) = self.held.pop_front_if(|(batch, ..)| *batch <= completed) {
+            self.respond(exchange, &answer, scene.now);
+        }
+    }
+
+    /// Some sessions may have been ended, or their time may be over. Their watches end with them.
+    pub(super) fn end_identities(&mut self, scene: &mut Scene<'_>) {
+        self.identities.take_ended(self.link, scene.now, scene.kernel, scene.links);
+    }
+
+    /// When [`Handler::on_timeout`] wants to be called.
+    pub(super) fn next_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// Does what is due.
+    pub(super) fn on_timeout(&mut self, scene: &mut Scene<'_>) {
+        let _ = scene;
+    }
+
+    /// The link ends: so do its sessions, and with them their watches.
+    pub(super) fn close(&mut self, scene: &mut Scene<'_>) {
+        self.identities.close_all(self.link, scene.now, scene.kernel, scene.links);
+    }
+
+    /// A name for an address that is short and hard to make another one have.
+    pub(super) fn known_key(&self, address: &str) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = foldhash::quality::FixedState::with_seed(self.key).build_hasher();
+        hasher.write(address.as_bytes());
+        hasher.finish()
+    }
+}

@@ -1,0 +1,358 @@
+//! Who the peers of a socket are, and the kernel's session of each: one per identity, opened when somebody needs it and
+//! closed when nobody has for a while.
+//!
+//! ```text
+//!  Unknown --request--> Asking --allowed--> Open --unused, ended, expired--> Unknown
+//!     |    (datagrams wait)  `--refused--> Refused --after a while--> Unknown
+//!     `--request, anonymous may come in--> Open
+//! ```
+
+use super::settings::CoapSettings;
+use crate::link::Links;
+use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use hashbrown::HashMap;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenSession, SessionId};
+use thalweg_model::{Span, Time};
+
+/// What the transport below says of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerSecurity<'a> {
+    /// Nothing: plain datagrams.
+    None,
+    /// It is encrypted, and the peer is nobody in particular.
+    Encrypted,
+    /// The peer has proved to be this one.
+    Identified(&'a str),
+}
+
+impl<'a> PeerSecurity<'a> {
+    /// The identity; empty for nobody in particular.
+    pub fn identity(self) -> &'a str {
+        match self {
+            PeerSecurity::None | PeerSecurity::Encrypted => "",
+            PeerSecurity::Identified(identity) => identity,
+        }
+    }
+}
+
+/// A known identity's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct IdentityId(pub(super) u32);
+
+/// Nobody in particular.
+pub(super) const NOBODY: IdentityId = IdentityId(0);
+
+/// How long a refusal is remembered.
+const REFUSAL: Span = Span::from_secs(10);
+
+/// Everybody who is known on one link.
+pub(super) struct Identities {
+    /// What nobody in particular may do, if it may come in without being asked about.
+    anonymous: Option<Access>,
+    by_name: HashMap<Box<str>, IdentityId, foldhash::fast::RandomState>,
+    known: Vec<Option<Identity>>,
+    free: Vec<u32>,
+    nonce: u64,
+}
+
+struct Identity {
+    name: Box<str>,
+    state: State,
+    /// Observations and takes that need its session.
+    users: u32,
+    used: Time,
+    /// It is over its rate until then.
+    busy_until: Time,
+    expires: Time,
+}
+
+enum State {
+    Unknown,
+    Asking,
+    Open { session: SessionId, client: Box<str> },
+    Refused { why: LoginRefusal, until: Time },
+}
+
+/// Whether somebody may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// With this session.
+    In(SessionId),
+    /// The server is being asked.
+    Asked,
+    /// No.
+    Out(LoginRefusal),
+}
+
+impl Identities {
+    pub(super) fn new(anonymous: Option<Access>, nonce: u64) -> Self {
+        let nobody = Identity::new("".into());
+        let mut by_name = HashMap::default();
+        by_name.insert("".into(), NOBODY);
+        Identities { anonymous, by_name, known: vec![Some(nobody)], free: Vec::new(), nonce }
+    }
+
+    /// The place of an identity; nothing if there are as many as there may be.
+    #[inline]
+    pub(super) fn find(&mut self, identity: &str, settings: &CoapSettings) -> Option<IdentityId> {
+        if identity.is_empty() {
+            return Some(NOBODY);
+        }
+        if let Some(id) = self.by_name.get(identity) {
+            return Some(*id);
+        }
+        if self.by_name.len() > settings.identities_max {
+            return None;
+        }
+        let new = Identity::new(identity.into());
+        let id = match self.free.pop() {
+            Some(free) => IdentityId(free),
+            None => {
+                self.known.push(None);
+                IdentityId(self.known.len() as u32 - 1)
+            }
+        };
+        if let Some(slot) = self.known.get_mut(id.0 as usize) {
+            *slot = Some(new);
+        }
+        self.by_name.insert(identity.into(), id);
+        Some(id)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: IdentityId) -> Option<&mut Identity> {
+        self.known.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Whether an identity may come in; opens its session or asks the server if that has not been done.
+    #[inline]
+    pub(super) fn standing(
+        &mut self,
+        id: IdentityId,
+        link: LinkId,
+        settings: &CoapSettings,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) -> Standing {
+        let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
+        identity.used = now;
+        match &identity.state {
+            State::Open { session, .. } if now < identity.expires => Standing::In(*session),
+            State::Asking => Standing::Asked,
+            State::Refused { why, until } if now < *until => Standing::Out(*why),
+            _ => self.come_in(id, link, settings, now, kernel, links),
+        }
+    }
+
+    #[cold]
+    fn come_in(
+        &mut self,
+        id: IdentityId,
+        link: LinkId,
+        settings: &CoapSettings,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) -> Standing {
+        self.close(id, link, now, kernel, links);
+        if id == NOBODY
+            && let Some(access) = self.anonymous.clone()
+        {
+            return self.open(id, None, access, Time::NEVER, link, settings, now, kernel, links);
+        }
+        let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
+        identity.state = State::Asking;
+        let ask = match &*identity.name {
+            "" => LoginAsk::Password { client: "".into(), user: None, password: None },
+            name => LoginAsk::Proven { identity: name.into() },
+        };
+        links.ask_login(link, ask);
+        Standing::Asked
+    }
+
+    /// The server's verdict. False if nobody has asked.
+    #[allow(clippy::too_many_arguments)] // The whole world, as everywhere in fronts.
+    pub(super) fn on_verdict(
+        &mut self,
+        identity: &str,
+        answer: LoginAnswer,
+        link: LinkId,
+        settings: &CoapSettings,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) -> bool {
+        let Some(&id) = self.by_name.get(identity) else { return false };
+        let Some(entry) = self.get_mut(id).filter(|entry| matches!(entry.state, State::Asking)) else { return false };
+        match answer {
+            LoginAnswer::Allowed { user, access, expires, .. } => {
+                let user = user.or_else(|| (!identity.is_empty()).then(|| identity.into()));
+                let expires = expires.unwrap_or(Time::NEVER);
+                self.open(id, user, access, expires, link, settings, now, kernel, links);
+            }
+            // Nothing was begun that could go on.
+            LoginAnswer::Continue { .. } => {
+                entry.state = State::Refused { why: LoginRefusal::BadMethod, until: now + REFUSAL };
+            }
+            LoginAnswer::Refused(why) => entry.state = State::Refused { why, until: now + REFUSAL },
+        }
+        true
+    }
+
+    #[allow(clippy::too_many_arguments)] // As above.
+    fn open(
+        &mut self,
+        id: IdentityId,
+        user: Option<Box<str>>,
+        access: Access,
+        expires: Time,
+        link: LinkId,
+        settings: &CoapSettings,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) -> Standing {
+        let client = kernel.unused_client_id(self.nonce.wrapping_add(u64::from(id.0)));
+        let open = OpenSession {
+            client: &client,
+            link,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            access,
+            user: user.map(Into::into),
+            dialect: "CoAP",
+            grants: Grants { publish_rate: settings.publish_rate, safety: settings.safety, ..Grants::default() },
+        };
+        let opened = kernel.open_session(open, now, links);
+        // Nothing is said to the peer that would have to wait for the journal.
+        links.take_hold();
+        let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
+        match opened {
+            Ok(opened) => {
+                identity.expires = expires;
+                identity.state = State::Open { session: opened.session, client };
+                kernel.start(opened.session, now, links);
+                Standing::In(opened.session)
+            }
+            Err(_) => {
+                let why = LoginRefusal::Busy;
+                identity.state = State::Refused { why, until: now + Span::from_secs(1) };
+                Standing::Out(why)
+            }
+        }
+    }
+
+    /// The session of an identity, if it is open.
+    pub(super) fn session(&self, id: IdentityId) -> Option<SessionId> {
+        match self.known.get(id.0 as usize)?.as_ref()?.state {
+            State::Open { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
+    /// The identity is over its rate until then.
+    pub(super) fn set_busy_until(&mut self, id: IdentityId, until: Time) {
+        if let Some(identity) = self.get_mut(id) {
+            identity.busy_until = until;
+        }
+    }
+
+    /// Until when an identity is over its rate, if it is.
+    #[inline]
+    pub(super) fn busy_until(&mut self, id: IdentityId, now: Time) -> Option<Time> {
+        self.get_mut(id).map(|identity| identity.busy_until).filter(|until| *until > now)
+    }
+
+    /// Something needs the identity's session from now on.
+    pub(super) fn hold(&mut self, id: IdentityId) {
+        if let Some(identity) = self.get_mut(id) {
+            identity.users += 1;
+        }
+    }
+
+    /// And does no more.
+    pub(super) fn let_go(&mut self, id: IdentityId) {
+        if let Some(identity) = self.get_mut(id) {
+            identity.users = identity.users.saturating_sub(1);
+        }
+    }
+
+    /// Identities whose session is gone or whose proof has ended; their sessions are closed.
+    pub(super) fn take_ended(
+        &mut self,
+        link: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) -> Vec<IdentityId> {
+        let mut ended = Vec::new();
+        for (at, identity) in self.known.iter().enumerate() {
+            if let Some(Identity { state: State::Open { session, client }, expires, .. }) = identity
+                && (*expires <= now || kernel.client_of(*session).is_none_or(|name| **name != **client))
+            {
+                ended.push(IdentityId(at as u32));
+            }
+        }
+        for id in &ended {
+            self.close(*id, link, now, kernel, links);
+        }
+        ended
+    }
+
+    /// Closes and forgets whoever nobody has heard of for `idle`.
+    pub(super) fn forget_unused(
+        &mut self,
+        idle: Span,
+        link: LinkId,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) {
+        for at in 0..self.known.len() {
+            let id = IdentityId(at as u32);
+            let Some(identity) = self.get_mut(id) else { continue };
+            if identity.users > 0 || now.since(identity.used) < idle || matches!(identity.state, State::Asking) {
+                continue;
+            }
+            self.close(id, link, now, kernel, links);
+            if id != NOBODY
+                && let Some(identity) = self.known.get_mut(at).and_then(Option::take)
+            {
+                self.by_name.remove(&identity.name);
+                self.free.push(id.0);
+            }
+        }
+    }
+
+    /// Closes all sessions.
+    pub(super) fn close_all(&mut self, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
+        for at in 0..self.known.len() {
+            self.close(IdentityId(at as u32), link, now, kernel, links);
+        }
+    }
+
+    fn close(&mut self, id: IdentityId, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
+        let Some(identity) = self.get_mut(id) else { return };
+        if let State::Open { session, client } = std::mem::replace(&mut identity.state, State::Unknown)
+            && kernel.client_of(session).is_some_and(|name| **name == *client)
+        {
+            kernel.close_link(session, link, Closing::Clean, None, now, links);
+        }
+    }
+
+    /// How many sessions are open.
+    pub(super) fn open_count(&self) -> usize {
+        self.known.iter().flatten().filter(|identity| matches!(identity.state, State::Open { .. })).count()
+    }
+}
+
+impl Identity {
+    fn new(name: Box<str>) -> Self {
+        let state = State::Unknown;
+        Identity { name, state, users: 0, used: Time::ZERO, busy_until: Time::ZERO, expires: Time::NEVER }
+    }
+}

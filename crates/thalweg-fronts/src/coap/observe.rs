@@ -1,0 +1,357 @@
+//! Observations: the kernel watches, the machine numbers and repeats, and this is between them. RFC 7641
+//!
+//! ```text
+//!  GET, Observe 0 --> Registering --watch is in force--> Idle <--told--> Busy
+//!                        (2.05 without Observe, 4.xx)      `--cleared, rights gone, RST, silence, deregistered--> gone
+//! ```
+//!
+//! Notifications are pulled: only when the machine can send one is the newest value taken from the watch, so a burst of
+//! publishes costs a slow observer nothing but the values in between.
+
+use super::answer::Answer;
+use super::data::forbidden;
+use super::handler::{Done, Handler, Request, Scene};
+use super::relations::{NO_FORMAT, State};
+use super::representation::Representation;
+use super::resource::Wishes;
+use super::settings::{CoapSettings, Notify};
+use super::side::Side;
+use super::waiting::{Ask, Waiting};
+use std::sync::Arc;
+use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
+use thalweg_kernel::{Change, WatchEnd, WatchRefused};
+use thalweg_model::{Message, Reliability, Time};
+
+/// What became of a value on its way to an observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// More may follow.
+    Sent,
+    /// Not now.
+    Busy,
+    /// There is no such observation any more.
+    Ended,
+}
+
+impl<S: Side> Handler<S> {
+    /// A GET that wants to be told of changes.
+    pub(super) fn register(
+        &mut self,
+        address: &str,
+        wishes: &Wishes<'_>,
+        request: &Request<'_, S::Exchange>,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        if let Some(cookie) = request.relation {
+            // The same token again: a registration anew, maybe of something else. RFC 7641 §3.1
+            self.forget_relation(cookie, scene);
+        }
+        if self.relations.len() >= self.settings.observers_max {
+            return self.get(address, request, scene);
+        }
+        let depth = wishes.queue.unwrap_or(self.settings.queue).clamp(1, self.settings.queue_max.max(1));
+        let cookie = self.relations.insert(request.identity.0, depth == 1);
+        self.registrations.insert(cookie, (request.exchange, Ask::read(&request.options)));
+        let Scene { now, kernel, links } = scene;
+        match kernel.watch(request.session, self.link, cookie, address, depth, *now, *links) {
+            Ok(watch) => {
+                if let Some(relation) = self.relations.get_mut(cookie) {
+                    relation.watch = watch;
+                }
+                self.identities.hold(request.identity);
+                Ok(())
+            }
+            Err(refused) => {
+                self.relations.remove(cookie);
+                self.registrations.remove(&cookie);
+                match refused {
+                    WatchRefused::Denied => Err(forbidden()),
+                    WatchRefused::BadAddress => {
+                        Err(Answer::words(Code::BAD_REQUEST, "the path is longer or deeper than an address may be"))
+                    }
+                    // RFC 7641 §4.1: the value is shown all the same.
+                    WatchRefused::TooMany | WatchRefused::Overloaded => self.get(address, request, scene),
+                }
+            }
+        }
+    }
+
+    /// The kernel watches: the registration is answered with the value of this moment.
+    pub(super) fn on_watch_ready(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
+        let Some((exchange, ask)) = self.registrations.remove(&cookie) else { return };
+        let now = scene.now;
+        let shown = value.as_ref().map(|value| Representation::of(value, self.settings.max_age_secs, now));
+        let is_observable = match shown {
+            Some(shown) => ask.accepts(shown.content_format),
+            None => self.settings.observe_empty,
+        };
+        let number = if is_observable { self.side.observe(exchange, cookie, None, now) } else { None };
+        let Some(number) = number else {
+            self.forget_relation(cookie, scene);
+            return self.respond_with(exchange, &ask, value.as_ref(), now);
+        };
+        if let Some(relation) = self.relations.get_mut(cookie) {
+            relation.number = number;
+            relation.state = State::Idle;
+            relation.format = shown.and_then(|shown| shown.content_format).unwrap_or(NO_FORMAT);
+        }
+        match value {
+            Some(value) => self.respond_with(exchange, &ask, Some(&value), now),
+            // Nothing has been published yet.
+            None => self.side.respond(exchange, &Response::of(Code::CONTENT), now),
+        }
+        // Something may have happened since.
+        self.relations.mark_ready(cookie);
+    }
+
+    /// A watch has ended by itself.
+    pub(super) fn on_watch_ended(&mut self, cookie: u64, why: WatchEnd, scene: &mut Scene<'_>) {
+        let answer = match why {
+            WatchEnd::NotAuthorized => forbidden(),
+            WatchEnd::SessionEnded => Answer::of(Code::UNAUTHORIZED),
+        };
+        if let Some((exchange, _)) = self.registrations.remove(&cookie) {
+            self.respond(exchange, &answer, scene.now);
+        }
+        let Some(relation) = self.relations.remove(cookie) else { return };
+        self.identities.let_go(super::identity::IdentityId(relation.identity));
+        if relation.state != State::Registering {
+            let last =
+                answer.with_response(|response| SharedBody::new(response.code, response.options, response.payload));
+            self.side.end_observation(relation.number, Some(&Arc::new(last)), scene.now);
+        }
+    }
+
+    /// Ends a watch whose observation the machine has ended, or goes on with otherwise.
+    pub(super) fn forget_relation(&mut self, cookie: u64, scene: &mut Scene<'_>) {
+        self.registrations.remove(&cookie);
+        let Some(relation) = self.relations.remove(cookie) else { return };
+        self.identities.let_go(super::identity::IdentityId(relation.identity));
+        let Scene { now, kernel, links } = scene;
+        kernel.unwatch(relation.watch, *now, *links);
+    }
+
+    /// The machine can tell an observer more.
+    pub(super) fn on_ready(&mut self, cookie: u64) {
+        if let Some(relation) = self.relations.get_mut(cookie)
+            && relation.state == State::Busy
+        {
+            relation.state = State::Idle;
+            self.relations.mark_ready(cookie);
+        }
+    }
+
+    /// An observer must be asked whether it is still there.
+    pub(super) fn on_check_due(&mut self, cookie: u64, scene: &mut Scene<'_>) {
+        let Some(relation) = self.relations.get_mut(cookie) else { return };
+        let (watch, identity) = (relation.watch, relation.identity);
+        let Some(session) = self.identities.session(super::identity::IdentityId(identity)) else { return };
+        let Some(ticket) = self.waiting.insert(Waiting::Check { cookie }) else { return };
+        let Scene { now, kernel, links } = scene;
+        let address: Option<String> = None;
+        let _ = watch;
+        let asked =
+            address.is_some_and(|address| kernel.read_last_value(session, self.link, ticket, &address, *now, *links));
+        if !asked {
+            self.waiting.take(ticket);
+        }
+    }
+
+    /// The state as it is, for an observer that must be asked whether it is there.
+    pub(super) fn on_checked(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
+        let body = match &value {
+            Some(value) => self.bodies.of(value, &self.settings, scene.now),
+            None => Arc::new(SharedBody::new(Code::CONTENT, &[], &[])),
+        };
+        let Some(relation) = self.relations.get_mut(cookie) else { return };
+        match self.side.notify(relation.number, &body, Delivery::Confirmable, scene.now) {
+            Notified::Sent { .. } => self.counts.notifications += 1,
+            Notified::Busy => {
+                relation.state = State::Busy;
+                relation.parked = relation.parked.take().or(value);
+            }
+            Notified::Gone => self.forget_relation(cookie, scene),
+        }
+    }
+
+    /// Tells observers what has changed, as long as there is room for it.
+    pub(super) fn notify_all(&mut self, scene: &mut Scene<'_>) {
+        self.stalled = false;
+        while self.relations.has_ready() {
+            if !self.side.has_room() {
+                self.stalled = true;
+                return;
+            }
+            let Some(cookie) = self.relations.take_ready() else { return };
+            self.notify_one(cookie, scene);
+        }
+    }
+
+    fn notify_one(&mut self, cookie: u64, scene: &mut Scene<'_>) {
+        let Some(relation) = self.relations.get_mut(cookie) else { return };
+        // While it is busy what comes waits with the kernel, where newer takes the place of older.
+        if relation.state != State::Idle {
+            return;
+        }
+        let (watch, conflates) = (relation.watch, relation.conflates);
+        let mut parked = relation.parked.take();
+        loop {
+            let change = match scene.kernel.take_watched(watch, scene.now) {
+                Some(change) if conflates || parked.is_none() => {
+                    self.counts.conflated += u64::from(parked.take().is_some());
+                    change
+                }
+                // What was parked came before it.
+                Some(change) => {
+                    let Some(first) = parked.take() else { return };
+                    if self.tell(cookie, first, scene) != Told::Sent {
+                        return self.keep(cookie, change);
+                    }
+                    change
+                }
+                None => match parked.take() {
+                    Some(parked) => Change::Value(parked),
+                    None => {
+                        let number = self.number_of(cookie);
+                        return self.side.nothing_to_notify(number);
+                    }
+                },
+            };
+            let told = match change {
+                Change::Value(value) => self.tell(cookie, value, scene),
+                Change::Gone => {
+                    self.end(cookie, &Answer::of(Code::NOT_FOUND), scene);
+                    Told::Ended
+                }
+            };
+            if told != Told::Sent {
+                return;
+            }
+        }
+    }
+
+    fn number_of(&mut self, cookie: u64) -> u64 {
+        self.relations.get_mut(cookie).map_or(0, |relation| relation.number)
+    }
+
+    /// A change came off the watch, and one before it is parked: of two that cannot be told now the newer is kept.
+    fn keep(&mut self, cookie: u64, change: Change) {
+        if let (Some(relation), Change::Value(value)) = (self.relations.get_mut(cookie), change) {
+            relation.parked = Some(value);
+            self.counts.conflated += 1;
+        }
+    }
+
+    /// Tells an observer of a value.
+    fn tell(&mut self, cookie: u64, value: Message, scene: &mut Scene<'_>) -> Told {
+        let body = self.bodies.of(&value, &self.settings, scene.now);
+        let format = self.bodies.last_format();
+        let Some(relation) = self.relations.get_mut(cookie) else { return Told::Ended };
+        match format {
+            Some(format) if relation.format == NO_FORMAT => relation.format = format,
+            // RFC 7641 §4.2: an observation keeps its format or ends.
+            Some(format) if relation.format != format => {
+                self.end(cookie, &Answer::of(Code::NOT_ACCEPTABLE), scene);
+                return Told::Ended;
+            }
+            _ => {}
+        }
+        let delivery = match (self.settings.notify, value.reliability()) {
+            (Notify::Auto, Reliability::AtMostOnce) => Delivery::Auto,
+            (Notify::Auto, _) | (Notify::Confirmable, _) => Delivery::Confirmable,
+            (Notify::NonConfirmable, _) => Delivery::NonConfirmable,
+        };
+        match self.side.notify(relation.number, &body, delivery, scene.now) {
+            Notified::Sent { .. } => {
+                self.counts.notifications += 1;
+                Told::Sent
+            }
+            Notified::Busy => {
+                relation.state = State::Busy;
+                relation.parked = Some(value);
+                Told::Busy
+            }
+            Notified::Gone => {
+                self.forget_relation(cookie, scene);
+                Told::Ended
+            }
+        }
+    }
+
+    /// Ends an observation, and says why.
+    pub(super) fn end(&mut self, cookie: u64, why: &Answer, scene: &mut Scene<'_>) {
+        let number = self.number_of(cookie);
+        let last = why.with_response(|response| SharedBody::new(response.code, response.options, response.payload));
+        self.forget_relation(cookie, scene);
+        self.side.end_observation(number, Some(&Arc::new(last)), scene.now);
+    }
+}
+
+/// Notifications as they were encoded last: all observers of an address share them.
+#[derive(Default)]
+pub(super) struct Bodies {
+    entries: Vec<Encoded>,
+    /// Where the last one found is.
+    last: usize,
+    /// Where the next new one goes.
+    next: usize,
+}
+
+struct Encoded {
+    value: Message,
+    /// Max-Age is as of this second, if it runs.
+    second: u64,
+    format: Option<u16>,
+    body: Arc<SharedBody>,
+}
+
+/// How many are kept: as many as there are addresses whose observers take turns.
+const BODIES: usize = 16;
+
+impl Bodies {
+    /// A value as a notification.
+    fn of(&mut self, value: &Message, settings: &CoapSettings, now: Time) -> Arc<SharedBody> {
+        let second = if value.expires() == Time::NEVER { 0 } else { now.nanos() / 1_000_000_000 };
+        let is_it = |entry: &Encoded| entry.second == second && entry.value.is_same(value);
+        if let Some(entry) = self.entries.get(self.last).filter(|entry| is_it(entry)) {
+            return entry.body.clone();
+        }
+        if let Some(at) = self.entries.iter().position(is_it) {
+            self.last = at;
+            return self.entries.get(at).map_or_else(|| encode(value, settings, now).1, |entry| entry.body.clone());
+        }
+        let (format, body) = encode(value, settings, now);
+        let entry = Encoded { value: value.clone(), second, format, body: body.clone() };
+        match self.entries.get_mut(self.next) {
+            Some(slot) => *slot = entry,
+            None => self.entries.push(entry),
+        }
+        self.last = self.next;
+        self.next = (self.next + 1) % BODIES;
+        body
+    }
+
+    /// The Content-Format of the one that was asked for last.
+    fn last_format(&self) -> Option<u16> {
+        self.entries.get(self.last).and_then(|entry| entry.format)
+    }
+
+    /// Lets go of values that nobody may need any more.
+    pub(super) fn clear(&mut self) {
+        *self = Bodies::default();
+    }
+}
+
+fn encode(value: &Message, settings: &CoapSettings, now: Time) -> (Option<u16>, Arc<SharedBody>) {
+    let shown = Representation::of(value, settings.max_age_secs, now);
+    let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); 3];
+    let count = shown.write(false, &mut options);
+    // A body of one message needs no tag: the observer has it all, and who fetches it gets one. Five bytes of each
+    // notification are more than what validation saves.
+    let skip = usize::from(!settings.notify_etag && value.payload().len() <= ONE_BLOCK);
+    let options = options.get(skip..count).unwrap_or_default();
+    (shown.content_format, Arc::new(SharedBody::new(Code::CONTENT, options, value.payload())))
+}
+
+/// The largest payload that is sure to go in one message.
+const ONE_BLOCK: usize = 1024;

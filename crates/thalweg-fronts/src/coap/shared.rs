@@ -1,0 +1,78 @@
+//! What the CoAP fronts of a shard have in common: what the kernel told them and they have not looked at yet, and the
+//! session at whose desk topics and answers to `/rpc` arrive.
+
+use std::collections::VecDeque;
+use thalweg_kernel::{CloseReason, Delivery, LinkId, Refusal, Taken, TakenId, Ticket, WatchEnd};
+use thalweg_model::{Message, RetainOp, Time};
+
+/// What the kernel told a front while its code, or somebody else's, was running.
+pub(crate) enum Told {
+    /// A last value that was asked for.
+    Read { ticket: Ticket, value: Option<Message> },
+    /// Last values that were asked for.
+    Listed { ticket: Ticket, values: Vec<Message>, complete: bool },
+    /// A watch is in force.
+    WatchReady { cookie: u64, value: Option<Message> },
+    /// A watch has ended.
+    WatchEnded { cookie: u64, why: WatchEnd },
+    /// A message of a queue that was asked for.
+    Taken { ticket: Ticket, taken: Result<Option<(TakenId, Message)>, Refusal> },
+    /// An answer to a request that went out as a message. For the front that asked.
+    Reply { call: u64, message: Message },
+    /// A message for the desk.
+    Desk { message: Message },
+    /// Subscriptions are in force.
+    Subscribed,
+    /// Batches have become safe.
+    Safe,
+    /// A session was ended.
+    Disconnected(CloseReason),
+    /// The output has room again.
+    Room,
+}
+
+impl Told {
+    pub(crate) fn taken(ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) -> Self {
+        Told::Taken { ticket, taken: taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone()))) }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// What was told, and to whom.
+    pub(super) inbox: VecDeque<(LinkId, Told)>,
+    /// Watches in which something waits.
+    pub(crate) changed: Vec<(LinkId, u64)>,
+    /// The batch that the answer to the current command waits for.
+    pub(crate) hold: Option<u64>,
+    /// The last batch that is safe.
+    pub(crate) completed: u64,
+}
+
+impl Shared {
+    pub(crate) fn tell(&mut self, link: LinkId, told: Told) {
+        self.inbox.push_back((link, told));
+    }
+
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        !self.inbox.is_empty() || !self.changed.is_empty()
+    }
+
+    /// A delivery to the desk's own subscriptions.
+    pub(crate) fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) {
+        let retain = if delivery.retain { RetainOp::Set } else { RetainOp::None };
+        let message = Message::new(
+            delivery.address,
+            delivery.payload,
+            delivery.reliability,
+            retain,
+            Time::NEVER,
+            Time::ZERO,
+            0,
+            delivery.properties.cloned().map(Box::new),
+        );
+        self.tell(link, Told::Desk { message });
+    }
+}

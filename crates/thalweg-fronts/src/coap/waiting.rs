@@ -1,0 +1,159 @@
+//! Requests whose answer the kernel has not given yet, by the ticket under which it was asked.
+
+use super::representation::Representation;
+use thalweg_coap::{Options, option};
+use thalweg_kernel::Ticket;
+use thalweg_model::{Properties, Reliability, RetainOp, Span};
+
+/// What is to be done with the kernel's answer.
+pub(super) enum Waiting<X> {
+    /// Nobody waits for it any more.
+    Nobody,
+    /// It is the value that was asked for.
+    Get { exchange: X, ask: Ask },
+    /// It says whether a publish, which has been done, was the first; its answer waits for that batch.
+    Created { exchange: X, batch: Option<u64>, key: u64 },
+    /// It decides whether a publish is done at all.
+    Condition { exchange: X, put: Box<KeptPut> },
+    /// They are the values that were asked for.
+    List { exchange: X, format: u16 },
+    /// An observer is to be told of it.
+    Check { cookie: u64 },
+    /// It is a message of a queue.
+    Take { exchange: X, identity: u32 },
+}
+
+/// A publish that waits.
+pub(super) struct KeptPut {
+    pub(super) identity: u32,
+    pub(super) condition: Condition,
+    pub(super) address: Box<str>,
+    pub(super) payload: Box<[u8]>,
+    pub(super) reliability: Reliability,
+    pub(super) retain: RetainOp,
+    pub(super) expires_in: Option<Span>,
+    pub(super) priority: u8,
+    pub(super) properties: Option<Properties>,
+}
+
+/// What a request that reads wants to see, and has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ask {
+    /// The Content-Format it wants.
+    accept: Option<u16>,
+    /// Representations it has: those that can be ours.
+    etags: [Option<[u8; 4]>; ETAGS_MAX],
+}
+
+/// How many ETags of a request are looked at: who has more of one resource has wasted memory.
+const ETAGS_MAX: usize = 4;
+
+impl Ask {
+    pub(super) fn read(options: &Options<'_>) -> Self {
+        let mut ask = Ask { accept: accept(options), ..Ask::default() };
+        let ours = options.all(option::ETAG).filter_map(|etag| etag.try_into().ok());
+        for (slot, etag) in ask.etags.iter_mut().zip(ours) {
+            *slot = Some(etag);
+        }
+        ask
+    }
+
+    /// Whether it takes a value of that format. One whose publisher did not say what it is may be anything.
+    pub(super) fn accepts(&self, format: Option<u16>) -> bool {
+        self.accept.is_none_or(|accept| format.is_none_or(|format| format == accept))
+    }
+
+    /// Whether it has this representation already.
+    pub(super) fn has(&self, representation: &Representation) -> bool {
+        self.etags.contains(&Some(representation.etag))
+    }
+}
+
+/// The Content-Format that a request wants.
+pub(super) fn accept(options: &Options<'_>) -> Option<u16> {
+    options.uint(option::ACCEPT).and_then(|format| u16::try_from(format).ok())
+}
+
+/// What must be so for a request to be done. RFC 7252 §5.10.8
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// There is no value.
+    Nothing,
+    /// There is one.
+    Something,
+    /// It is one of these.
+    OneOf(Vec<Box<[u8]>>),
+}
+
+impl Condition {
+    /// The condition of a request, if it has one.
+    pub(super) fn read(options: &Options<'_>) -> Option<Self> {
+        if options.has(option::IF_NONE_MATCH) {
+            return Some(Condition::Nothing);
+        }
+        if !options.has(option::IF_MATCH) {
+            return None;
+        }
+        let tags: Vec<Box<[u8]>> = options.all(option::IF_MATCH).map(Into::into).collect();
+        Some(if tags.iter().any(|tag| tag.is_empty()) { Condition::Something } else { Condition::OneOf(tags) })
+    }
+
+    /// Whether it is so.
+    pub(super) fn holds(&self, value: Option<&Representation>) -> bool {
+        match self {
+            Condition::Nothing => value.is_none(),
+            Condition::Something => value.is_some(),
+            Condition::OneOf(tags) => value.is_some_and(|value| tags.iter().any(|tag| **tag == value.etag)),
+        }
+    }
+}
+
+/// All of a link, by ticket.
+pub(super) struct Waitings<X> {
+    slots: Vec<Option<Waiting<X>>>,
+    free: Vec<Ticket>,
+}
+
+impl<X> Default for Waitings<X> {
+    fn default() -> Self {
+        Waitings { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<X> Waitings<X> {
+    /// Adds one; its ticket, or nothing if there is none left.
+    pub(super) fn insert(&mut self, waiting: Waiting<X>) -> Option<Ticket> {
+        let ticket = match self.free.pop() {
+            Some(ticket) => ticket,
+            None => {
+                let ticket = Ticket::try_from(self.slots.len()).ok()?;
+                self.slots.push(None);
+                ticket
+            }
+        };
+        *self.slots.get_mut(usize::from(ticket))? = Some(waiting);
+        Some(ticket)
+    }
+
+    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiting<X>> {
+        self.slots.get_mut(usize::from(ticket))?.as_mut()
+    }
+
+    /// The kernel has answered.
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiting<X>> {
+        let waiting = self.slots.get_mut(usize::from(ticket))?.take()?;
+        self.free.push(ticket);
+        Some(waiting)
+    }
+
+    /// The kernel will answer, and nobody will listen.
+    pub(super) fn forget(&mut self, ticket: Ticket) {
+        if let Some(waiting) = self.get_mut(ticket) {
+            *waiting = Waiting::Nobody;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
