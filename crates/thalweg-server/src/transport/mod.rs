@@ -10,6 +10,7 @@
 #[cfg(test)]
 pub(crate) mod certificates;
 pub mod client;
+pub mod dtls;
 mod frames;
 pub mod proxy;
 #[cfg(test)]

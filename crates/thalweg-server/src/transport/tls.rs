@@ -9,6 +9,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::version::TLS13;
 use rustls::{Connection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -256,30 +257,18 @@ impl fmt::Display for TlsFault {
 impl std::error::Error for TlsFault {}
 
 fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
-    let provider = provider();
     let chain = read_certificates(&files.certificate)?;
     let key = read_key(&files.key)?;
     let versions: &[&SupportedProtocolVersion] = match files.oldest {
         TlsOldest::V12 => rustls::ALL_VERSIONS,
         TlsOldest::V13 => &[&TLS13],
     };
-    let builder = ServerConfig::builder_with_provider(provider.clone())
+    let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(versions)
         .map_err(|error| TlsFault::Setup(error.to_string()))?;
-    let builder = match (files.client_certificates, &files.client_ca) {
-        (ClientCertificates::None, _) => builder.with_no_client_auth(),
-        (_, None) => return Err(TlsFault::NoAuthority),
-        (wanted, Some(authority)) => {
-            let mut verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(read_authorities(authority)?), provider);
-            if let Some(revoked) = &files.client_crl {
-                verifier = verifier.with_crls(read_revocations(revoked)?);
-            }
-            if wanted == ClientCertificates::Optional {
-                verifier = verifier.allow_unauthenticated();
-            }
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| TlsFault::Setup(error.to_string()))?)
-        }
+    let builder = match client_verifier(files)? {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -292,6 +281,24 @@ fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
     })?;
     config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| TlsFault::Setup(error.to_string()))?;
     Ok(config)
+}
+
+/// What judges the certificates of clients; none when they are not asked for any.
+pub(super) fn client_verifier(files: &TlsFiles) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsFault> {
+    let authority = match (files.client_certificates, &files.client_ca) {
+        (ClientCertificates::None, _) => return Ok(None),
+        (_, None) => return Err(TlsFault::NoAuthority),
+        (_, Some(authority)) => authority,
+    };
+    let roots = Arc::new(read_authorities(authority)?);
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+    if let Some(revoked) = &files.client_crl {
+        verifier = verifier.with_crls(read_revocations(revoked)?);
+    }
+    if files.client_certificates == ClientCertificates::Optional {
+        verifier = verifier.allow_unauthenticated();
+    }
+    verifier.build().map(Some).map_err(|error| TlsFault::Setup(error.to_string()))
 }
 
 pub(super) fn provider() -> Arc<CryptoProvider> {
@@ -331,7 +338,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsFault> {
     std::fs::read(file).map_err(|error| TlsFault::Unreadable { file: file.into(), reason: error.to_string() })
 }
 
-fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<String> {
+pub(super) fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let common = || certificate.subject().iter_common_name().find_map(|name| name.as_str().ok()).map(str::to_owned);
     let alternative = || {

@@ -1,0 +1,77 @@
+//! What is left of a handshake: keys, numbers and a name.
+
+use std::sync::Arc;
+
+use super::PeerIdentity;
+use super::cipher::Keys;
+use super::handshake::{Done, LastFlight, Opened};
+use super::keys::PskEntry;
+use super::record::{NUMBER_MAX, Record, ReplayWindow};
+
+/// A peer that proved who it is.
+pub(super) struct Association {
+    keys: Keys,
+    /// Of the next record.
+    number: u64,
+    window: ReplayWindow,
+    /// The beginning of the random of the ClientHello that led here, so that a copy of it does not start anything.
+    began_with: [u8; 8],
+    pub identity: PeerIdentity,
+    /// Whose key it is; none with certificates.
+    pub psk: Option<Arc<PskEntry>>,
+    /// Until the client shows that it has come.
+    last_flight: Option<Box<LastFlight>>,
+}
+
+impl Association {
+    pub fn new(done: Done) -> Association {
+        Association {
+            keys: done.keys,
+            number: 0,
+            window: done.window,
+            began_with: *done.client_random.first_chunk().expect("a random has 32 bytes"),
+            identity: done.identity,
+            psk: done.psk,
+            last_flight: Some(Box::new(done.last_flight)),
+        }
+    }
+
+    pub fn began_with(&self, random: &[u8; 32]) -> bool {
+        random.starts_with(&self.began_with)
+    }
+
+    /// Appends a record. False: all numbers are used up, which takes 9,000 years at a thousand records per second.
+    pub fn seal(&mut self, content: u8, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        if self.number > NUMBER_MAX {
+            return false;
+        }
+        self.keys.seal(content, 1, self.number, plain, out);
+        self.number += 1;
+        true
+    }
+
+    /// Appends the text of a record to `plain`.
+    pub fn open(&mut self, record: &Record<'_>, plain: &mut Vec<u8>) -> Opened {
+        if !self.window.is_new(record.number) {
+            return Opened::Passed;
+        }
+        if !self.keys.open(record.content, record.epoch, record.number, record.fragment, plain) {
+            return Opened::No;
+        }
+        self.window.remember(record.number);
+        Opened::Yes(record.content, Vec::new())
+    }
+
+    /// The client has everything it needs: it sent something that it can only send then.
+    pub fn is_confirmed(&mut self) {
+        self.last_flight = None;
+    }
+
+    /// Appends the last flight as one datagram, for the first time or again. False: the client has had it.
+    pub fn write_last_flight(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(flight) = self.last_flight.as_mut().filter(|_| self.number <= NUMBER_MAX) else { return false };
+        flight.write(&self.keys, self.number, out);
+        self.number += 1;
+        true
+    }
+}

@@ -1,0 +1,193 @@
+//! The peers of one socket, by address, by what they wait for and by how long nothing was heard of them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+
+use slab::Slab;
+use thalweg_model::Time;
+
+use super::association::Association;
+use super::handshake::Handshake;
+
+/// All peers: those with an association, those with a handshake under way, those with both (RFC 6347 §4.2.8).
+#[derive(Default)]
+pub(super) struct Peers {
+    places: HashMap<SocketAddr, usize>,
+    slots: Slab<Peer>,
+    /// When handshakes want to be woken.
+    wakes: BTreeSet<(Time, usize)>,
+    /// Peers with an association: of which nothing was heard for the longest time, and for the shortest.
+    quietest: usize,
+    loudest: usize,
+    associations: usize,
+}
+
+/// One address.
+pub(super) struct Peer {
+    pub address: SocketAddr,
+    association: Option<Association>,
+    handshake: Option<Box<Handshake>>,
+    /// Its entry in `wakes`, if there is a handshake.
+    wakes_at: Time,
+    /// When something authentic came last.
+    heard_at: Time,
+    quieter: usize,
+    louder: usize,
+}
+
+/// No place.
+const NOWHERE: usize = usize::MAX;
+
+impl Peers {
+    pub fn place(&self, address: &SocketAddr) -> Option<usize> {
+        self.places.get(address).copied()
+    }
+
+    pub fn address(&self, place: usize) -> Option<SocketAddr> {
+        self.slots.get(place).map(|peer| peer.address)
+    }
+
+    pub fn association(&mut self, place: usize) -> Option<&mut Association> {
+        self.slots.get_mut(place)?.association.as_mut()
+    }
+
+    pub fn handshake(&mut self, place: usize) -> Option<&mut Handshake> {
+        self.slots.get_mut(place)?.handshake.as_deref_mut()
+    }
+
+    /// How many have an association.
+    pub fn associations(&self) -> usize {
+        self.associations
+    }
+
+    /// How many have a handshake under way.
+    pub fn handshakes(&self) -> usize {
+        self.wakes.len()
+    }
+
+    /// The places of all that have an association.
+    pub fn all(&self) -> Vec<usize> {
+        self.slots.iter().filter(|(_, peer)| peer.association.is_some()).map(|(place, _)| place).collect()
+    }
+
+    /// Begins a handshake; another one of the same peer is forgotten.
+    pub fn begin(&mut self, address: SocketAddr, handshake: Handshake, now: Time) -> usize {
+        let place = *self.places.entry(address).or_insert_with(|| {
+            self.slots.insert(Peer {
+                address,
+                association: None,
+                handshake: None,
+                wakes_at: Time::NEVER,
+                heard_at: now,
+                quieter: NOWHERE,
+                louder: NOWHERE,
+            })
+        });
+        self.take_handshake(place);
+        if let Some(peer) = self.slots.get_mut(place) {
+            peer.wakes_at = handshake.wakes_at();
+            self.wakes.insert((peer.wakes_at, place));
+            peer.handshake = Some(Box::new(handshake));
+        }
+        place
+    }
+
+    /// Ends a handshake. The address stays, for an association to come: [`forget_empty`](Self::forget_empty).
+    pub fn take_handshake(&mut self, place: usize) -> Option<Handshake> {
+        let peer = self.slots.get_mut(place)?;
+        let handshake = peer.handshake.take()?;
+        self.wakes.remove(&(peer.wakes_at, place));
+        Some(*handshake)
+    }
+
+    /// Notes when a handshake wants to be woken now.
+    pub fn reschedule(&mut self, place: usize) {
+        let Some(peer) = self.slots.get_mut(place) else { return };
+        let Some(handshake) = &peer.handshake else { return };
+        self.wakes.remove(&(peer.wakes_at, place));
+        peer.wakes_at = handshake.wakes_at();
+        self.wakes.insert((peer.wakes_at, place));
+    }
+
+    /// The handshake that wants to be woken first, and when.
+    pub fn first_wake(&self) -> Option<(Time, usize)> {
+        self.wakes.first().copied()
+    }
+
+    /// The handshake that has been under way for the longest time.
+    pub fn oldest_handshake(&self) -> Option<(Time, usize)> {
+        let began =
+            |place: usize| self.slots.get(place).and_then(|peer| peer.handshake.as_ref()).map(|it| it.began_at());
+        self.wakes.iter().filter_map(|(_, place)| Some((began(*place)?, *place))).min()
+    }
+
+    /// Gives a peer an association; the one it had comes back.
+    pub fn associate(&mut self, place: usize, association: Association, now: Time) -> Option<Association> {
+        let before = self.dissociate(place);
+        if let Some(peer) = self.slots.get_mut(place) {
+            peer.association = Some(association);
+            self.associations += 1;
+            self.link(place, now);
+        }
+        before
+    }
+
+    /// Takes a peer's association away. The address stays: [`forget_empty`](Self::forget_empty).
+    pub fn dissociate(&mut self, place: usize) -> Option<Association> {
+        let association = self.slots.get_mut(place)?.association.take()?;
+        self.associations -= 1;
+        self.unlink(place);
+        Some(association)
+    }
+
+    /// Forgets an address that has neither association nor handshake.
+    pub fn forget_empty(&mut self, place: usize) {
+        let empty = |peer: &Peer| peer.association.is_none() && peer.handshake.is_none();
+        if let Some(address) = self.slots.get(place).filter(|peer| empty(peer)).map(|peer| peer.address) {
+            self.places.remove(&address);
+            self.slots.remove(place);
+        }
+    }
+
+    /// Something authentic came.
+    pub fn heard(&mut self, place: usize, now: Time) {
+        if self.loudest == place {
+            if let Some(peer) = self.slots.get_mut(place) {
+                peer.heard_at = now;
+            }
+        } else {
+            self.unlink(place);
+            self.link(place, now);
+        }
+    }
+
+    /// The peer of which nothing was heard for the longest time, and when something was.
+    pub fn quietest(&self) -> Option<(Time, usize)> {
+        let quietest = (self.associations > 0).then_some(self.quietest)?;
+        self.slots.get(quietest).map(|peer| (peer.heard_at, quietest))
+    }
+
+    fn link(&mut self, place: usize, now: Time) {
+        let before = if self.associations > 1 { self.loudest } else { NOWHERE };
+        if let Some(peer) = self.slots.get_mut(place) {
+            (peer.heard_at, peer.quieter, peer.louder) = (now, before, NOWHERE);
+        }
+        match self.slots.get_mut(before) {
+            Some(before) => before.louder = place,
+            None => self.quietest = place,
+        }
+        self.loudest = place;
+    }
+
+    fn unlink(&mut self, place: usize) {
+        let Some((quieter, louder)) = self.slots.get(place).map(|peer| (peer.quieter, peer.louder)) else { return };
+        match self.slots.get_mut(quieter) {
+            Some(peer) => peer.louder = louder,
+            None => self.quietest = louder,
+        }
+        match self.slots.get_mut(louder) {
+            Some(peer) => peer.quieter = quieter,
+            None => self.loudest = quieter,
+        }
+    }
+}
