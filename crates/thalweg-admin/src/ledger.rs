@@ -184,6 +184,8 @@ pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
         in_flight,
         queued_bytes,
         groups,
+        watches,
+        kept_values,
     } = totals;
     sum.sessions_online += sessions_online;
     sum.sessions += sessions;
@@ -194,6 +196,8 @@ pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
     sum.in_flight += in_flight;
     sum.queued_bytes += queued_bytes;
     sum.groups += groups;
+    sum.watches += watches;
+    sum.kept_values += kept_values;
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub struct Totals {
     pub retained: usize,
     /// Bytes of last values.
     pub retained_bytes: usize,
-    /// Copies that wait in sessions and groups.
+    /// Copies that wait in sessions, groups, queues and watches.
     pub waiting: usize,
     /// Copies sent and not settled.
     pub in_flight: usize,
@@ -113,6 +113,10 @@ pub struct Totals {
     pub queued_bytes: usize,
     /// Groups.
     pub groups: usize,
+    /// Watches.
+    pub watches: usize,
+    /// Values that are remembered although nobody retained them.
+    pub kept_values: usize,
 }
 
 impl Kernel {
@@ -241,6 +245,8 @@ impl Kernel {
             in_flight: self.unsettled,
             queued_bytes: self.bytes_held,
             groups: self.groups.iter().flatten().count(),
+            watches: self.watches.count,
+            kept_values: self.kept_values.count(),
         }
     }
 }

@@ -1,14 +1,102 @@
 //! Values that are remembered although nobody retained them.
+//!
+//! Who reads an address expects what was last published there, whatever its publisher said about retaining. So addresses
+//! can be declared whose every publish is remembered: by filter in the settings, one by one by fronts. Those values are in
+//! a store of their own on the address's home, beside that of retained messages: subscribers never get them as retained
+//! messages, they are in memory only, and they have limits of their own. Where both stores have a value of an address,
+//! this one's is the newer: a retained message that comes takes it away.
+//!
+//! Whether an address is kept is decided when its route is worked out.
 
-use crate::Kernel;
 use crate::effects::Effects;
+use crate::ids::SessionId;
+use crate::publish::Draft;
+use crate::shards::ShardMessage;
+use crate::{Kernel, home};
+use thalweg_model::{Message, RetainOp, Time};
 
 impl Kernel {
     /// Whether every publish to an address is remembered as its last value, retained or not, from now on. All shards are
     /// told; the last word counts, whoever said it. What was remembered is forgotten when this ends. In memory only.
     /// False if there are as many such addresses as may be.
     pub fn keep_last<E: Effects>(&mut self, address: &str, keep: bool, fx: &mut E) -> bool {
-        let _ = (address, keep, fx);
+        if !self.on_keep_last(address, keep) {
+            return false;
+        }
+        self.tell_shards(fx, |_| ShardMessage::KeepLast { address: address.into(), keep });
         true
+    }
+
+    /// The same, said here or on another shard.
+    pub(crate) fn on_keep_last(&mut self, address: &str, keep: bool) -> bool {
+        let changed = if keep {
+            // All shards hold all of them.
+            if self.kept_addresses.len() >= self.limits.kept_messages_max && !self.kept_addresses.contains_key(address)
+            {
+                return false;
+            }
+            self.kept_addresses.insert(address.into(), ()).is_none()
+        } else {
+            self.kept_addresses.remove(address).is_some()
+        };
+        if changed {
+            self.routes.touch(address);
+            if !self.is_kept(address) {
+                self.kept_values.clear(address);
+            }
+        }
+        true
+    }
+
+    /// Whether whatever is published there is remembered.
+    pub(crate) fn is_kept(&self, address: &str) -> bool {
+        (!self.kept_addresses.is_empty() && self.kept_addresses.contains_key(address))
+            || self.limits.kept_filters.iter().any(|filter| filter.matches(address))
+    }
+
+    /// Has a publish remembered at its address's home.
+    pub(crate) fn remember<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let message = self.keep(publisher, draft, kept, now);
+        let owner = home(draft.address, self.shards);
+        if owner == self.shard {
+            self.remember_here(message);
+        } else {
+            fx.send(owner, ShardMessage::Keep { message });
+        }
+    }
+
+    pub(crate) fn remember_here(&mut self, message: Message) {
+        if message.retain() == RetainOp::Clear {
+            self.forget_remembered(message.address());
+        } else if self.kept_values.set(message).is_err() {
+            self.ledger.retain_refused += 1;
+        }
+    }
+
+    pub(crate) fn forget_remembered(&mut self, address: &str) {
+        if self.kept_values.count() > 0 {
+            self.kept_values.clear(address);
+        }
+    }
+
+    /// The newest last value of an address whose home is here, retained or remembered.
+    pub(crate) fn last_value_of(&self, address: &str, now: Time) -> Option<&Message> {
+        self.kept_values.get(address, now).or_else(|| self.last_values.get(address, now))
+    }
+
+    /// The settings say otherwise now: what is not remembered any more is forgotten.
+    pub(crate) fn forget_unkept(&mut self) {
+        let all = self.kept_values.addresses();
+        let unkept: Vec<Box<str>> = all.filter(|address| !self.is_kept(address)).map(Into::into).collect();
+        for address in unkept {
+            self.kept_values.clear(&address);
+        }
     }
 }

@@ -7,8 +7,9 @@ use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::{Accounts, Ledger};
 use crate::limits::Limits;
-use crate::queue::{Binding, Exchange, GivenUp, LineConsumer, Queue};
+use crate::queue::{Binding, Exchange, GivenUp, LineConsumer, Queue, TakenApart};
 use crate::rate::TokenBucket;
+use crate::read::List;
 use crate::route_cache::{RouteCache, Sink};
 use crate::routes::RouteTable;
 use crate::session::{Grants, Meters, Pressure, Session};
@@ -16,12 +17,13 @@ use crate::slab::Slab;
 use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
 use crate::transfer::Destination;
+use crate::watch::Watches;
 use hashbrown::HashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_model::{Span, Time};
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// One shard's brain. Not shared between threads: others talk to it with [`ShardMessage`](crate::ShardMessage)s.
 ///
@@ -72,6 +74,19 @@ pub struct Kernel {
     pub(crate) groups: Vec<Option<Group>>,
     pub(crate) group_by_key: Map<Arc<str>, u32>,
     pub(crate) last_values: LastValues,
+    /// Values that nobody retained, of addresses whose every publish is to be remembered; newer than those in
+    /// `last_values`, where both have one.
+    pub(crate) kept_values: LastValues,
+    /// Addresses whose every publish is remembered, beside those of [`Limits::kept_filters`].
+    pub(crate) kept_addresses: Map<Box<str>, ()>,
+    pub(crate) watches: Watches,
+    /// Lists of last values that are being put together, by question.
+    pub(crate) lists: Map<u32, List>,
+    /// Those that go on with values of this shard.
+    pub(crate) lists_here: Vec<u32>,
+    /// What was taken out of queues by itself and is not settled, by number.
+    pub(crate) taken: BTreeMap<u64, TakenApart>,
+    pub(crate) taken_last: u64,
     pub(crate) pending: Map<u32, PendingSubscribe>,
     pub(crate) question_last: u32,
     pub(crate) timers: Timers,
@@ -98,6 +113,7 @@ impl Kernel {
     pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
         assert!(shard.0 < shards, "a shard's number is below the number of shards");
         let last_values = LastValues::new(last_value_limits(&limits));
+        let kept_values = LastValues::new(kept_value_limits(&limits));
         let accounts = Accounts::new(&limits.ledger_prefixes);
         Kernel {
             limits,
@@ -131,6 +147,13 @@ impl Kernel {
             groups: Vec::new(),
             group_by_key: Map::default(),
             last_values,
+            kept_values,
+            kept_addresses: Map::default(),
+            watches: Watches::default(),
+            lists: Map::default(),
+            lists_here: Vec::new(),
+            taken: BTreeMap::new(),
+            taken_last: 0,
             pending: Map::default(),
             question_last: 0,
             timers: Timers::default(),
@@ -152,7 +175,12 @@ impl Kernel {
     /// Replaces the limits; sessions and queues that exceed new ones keep what they have.
     pub fn set_limits(&mut self, limits: Limits) {
         self.last_values.set_limits(last_value_limits(&limits));
+        self.kept_values.set_limits(kept_value_limits(&limits));
+        let keeps_others = self.limits.kept_filters != limits.kept_filters;
         self.limits = limits;
+        if keeps_others {
+            self.forget_unkept();
+        }
         // Routes remember what the limits say of their addresses.
         self.access_epoch += 1;
     }
@@ -178,9 +206,9 @@ impl Kernel {
         &self.ledger
     }
 
-    /// Bytes of messages that wait, are in flight or are last values.
+    /// Bytes of messages that wait, are in flight, are last values or the latest of what somebody watches.
     pub fn bytes_held(&self) -> usize {
-        self.bytes_held + self.last_values.bytes()
+        self.bytes_held + self.last_values.bytes() + self.kept_values.bytes() + self.watches.value_bytes
     }
 
     pub(crate) fn random(&mut self) -> u64 {
@@ -230,4 +258,8 @@ pub fn home(text: &str, shards: u16) -> ShardId {
 
 fn last_value_limits(limits: &Limits) -> last_value::Limits {
     last_value::Limits { count_max: limits.retained_messages_max, bytes_max: limits.retained_bytes_max }
+}
+
+fn kept_value_limits(limits: &Limits) -> last_value::Limits {
+    last_value::Limits { count_max: limits.kept_messages_max, bytes_max: limits.kept_bytes_max }
 }

@@ -196,6 +196,11 @@ impl LastValues {
         self.by_expiry.first_key_value().map_or(Time::NEVER, |(&(expires, _), _)| expires)
     }
 
+    /// The addresses that have a value, in byte order.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.by_address.keys().map(|address| &**address)
+    }
+
     /// Addresses that have a value, expired ones that are not dropped yet included.
     pub fn count(&self) -> usize {
         self.by_address.len()

@@ -38,11 +38,15 @@ pub enum DropReason {
     Purged,
     /// It was delivered as often as its queue allows, and always came back.
     DeliveryLimit,
+    /// A newer value of its address came before its reader asked for it.
+    Conflated,
+    /// Its reader ended the watch.
+    Unwatched,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 13] = [
+    pub const ALL: [DropReason; 15] = [
         DropReason::QueueFull,
         DropReason::SlowReceiver,
         DropReason::TooLarge,
@@ -56,6 +60,8 @@ impl DropReason {
         DropReason::QueueEnded,
         DropReason::Purged,
         DropReason::DeliveryLimit,
+        DropReason::Conflated,
+        DropReason::Unwatched,
     ];
 
     /// The reason's name in metrics and logs.
@@ -74,6 +80,8 @@ impl DropReason {
             DropReason::QueueEnded => "queue_ended",
             DropReason::Purged => "purged",
             DropReason::DeliveryLimit => "delivery_limit",
+            DropReason::Conflated => "conflated",
+            DropReason::Unwatched => "unwatched",
         }
     }
 }
@@ -93,7 +101,8 @@ pub struct Ledger {
     pub unmatched: u64,
     /// Publishes refused by access rules or limits.
     pub refused: u64,
-    /// Messages that did not become last values because the store is full or switched off; they were delivered.
+    /// Messages that did not become last values, retained or only remembered, because the store is full or switched off;
+    /// they were delivered.
     pub retain_refused: u64,
     /// Exactly-once publishes that were repeated and not routed again.
     pub repeated: u64,

@@ -53,11 +53,12 @@ pub use limits::{GroupStrategy, Limits, Overflow};
 pub use publish::{Draft, Outcome, Published};
 pub use queue::{
     BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, ExchangeView, QueueLimits,
-    QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal, Verdict, exchange_address, queue_address,
+    QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal, TakenEnd, Verdict, exchange_address, queue_address,
 };
+pub use read::ListCursor;
 pub use restore::{GroupName, Part};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};
-pub use shards::ShardMessage;
+pub use shards::{Asker, ShardMessage};
 pub use subscribe::{LastValueWish, Wish};
 pub use watch::{Change, WatchRefused};

@@ -322,9 +322,16 @@ impl Kernel {
                 Retained::Refused => self.ledger.retain_refused += 1,
             }
         }
+        if route.is_kept && (draft.retain == RetainOp::None || !self.limits.retain_enabled) {
+            self.remember(publisher, draft, &mut kept, now, fx);
+        }
         let mut queued = Queued { wanted: route.wants_more_than_queues(), refused: false };
         if queued.wanted {
             self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
+            if let Some(cell) = route.cell {
+                let message = self.keep(publisher, draft, &mut kept, now);
+                self.offer_to_cell(cell, &message, None, fx);
+            }
             if !route.groups.is_empty() || !route.shards.is_empty() {
                 let message = self.keep(publisher, draft, &mut kept, now);
                 let safety = self.asked_safety(publisher, route, draft);

@@ -1,9 +1,65 @@
 //! Somebody asks for last values, once.
+//!
+//! One value is at its address's home, or in a cell of this shard. A list is put together from all shards, step by step, so
+//! that no turn of any gets long; it holds the first values in byte order, as many as were asked for.
 
-use crate::Kernel;
 use crate::effects::Effects;
-use crate::ids::{LinkId, SessionId, Ticket};
-use thalweg_model::Time;
+use crate::ids::{LinkId, SessionId, ShardId, Ticket};
+use crate::last_value::{LastValues, ScanCursor};
+use crate::shards::{Asker, ShardMessage};
+use crate::watch::may_see;
+use crate::{Kernel, home};
+use std::ops::ControlFlow;
+use thalweg_model::{Filter, Message, Time};
+
+use crate::access::Permission;
+
+/// Values that a list looks at in one go, in each store.
+const STEPS_MAX: usize = 2048;
+/// Values that it takes in one go, from each store.
+const TAKE_MAX: usize = 512;
+/// Lists that are put together at the same time.
+const LISTS_MAX: usize = 4096;
+
+/// A list that is being put together.
+pub(crate) struct List {
+    asker: Asker,
+    filter: Box<str>,
+    max: usize,
+    /// What was remembered, then what was retained, in no order.
+    found: [Vec<Message>; 2],
+    /// Somebody had more than was asked for.
+    is_cut: bool,
+    /// Where it stands with this shard's own values, unless it is through.
+    here: Option<Box<ListCursor>>,
+    /// Other shards that have not told all.
+    shards_missing: usize,
+}
+
+/// Where a list stands in the two stores of one shard.
+#[derive(Clone, Debug)]
+pub struct ListCursor {
+    /// One for each store; nothing when it is through.
+    cursors: [Option<ScanCursor>; 2],
+    /// How many more of each can be of use.
+    wanted: [usize; 2],
+}
+
+impl ListCursor {
+    fn new(max: usize) -> Self {
+        // One more tells that these are not all.
+        let wanted = max.saturating_add(1);
+        ListCursor { cursors: [Some(ScanCursor::default()), Some(ScanCursor::default())], wanted: [wanted; 2] }
+    }
+
+    fn is_through(&self) -> bool {
+        self.cursors.iter().all(Option::is_none)
+    }
+
+    fn was_cut(&self) -> bool {
+        self.wanted.contains(&0)
+    }
+}
 
 impl Kernel {
     /// Asks for the last value of an address. The answer comes through [`Effects::last_value_read`], maybe before this
@@ -18,9 +74,27 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let _ = (id, address, now);
-        fx.last_value_read(link, ticket, None);
+        let Some(asker) = self.asker(id, link, ticket) else { return false };
+        if !self.sessions.get(id).is_some_and(|session| may_see(session, address)) {
+            return false;
+        }
+        let home = home(address, self.shards);
+        let here = match home == self.shard {
+            true => self.last_value_of(address, now),
+            false => self.value_in_cell(address, now),
+        };
+        if here.is_some() || home == self.shard {
+            fx.last_value_read(link, ticket, here);
+        } else {
+            fx.send(home, ShardMessage::Read { asker, address: address.into() });
+        }
         true
+    }
+
+    pub(crate) fn on_read<E: Effects>(&mut self, asker: Asker, value: Option<&Message>, fx: &mut E) {
+        if self.is_there(&asker) {
+            fx.last_value_read(asker.link, asker.ticket, value);
+        }
     }
 
     /// Asks for the last values of all addresses that match, `max` of them at the most: the first in byte order. The
@@ -37,8 +111,144 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let _ = (id, filter, max, now);
-        fx.last_values_listed(link, ticket, Vec::new(), true);
+        let Some(asker) = self.asker(id, link, ticket) else { return false };
+        let Ok(checked) = Filter::new(filter) else { return false };
+        let Some(session) = self.sessions.get(id) else { return false };
+        let grants = self.limits.wildcards_enabled && session.grants.wildcards;
+        if !session.access.allows(Permission::Subscribe, filter) || (checked.has_wildcard() && !grants) {
+            return false;
+        }
+        if self.lists.len() >= LISTS_MAX {
+            fx.last_values_listed(link, ticket, Vec::new(), false);
+            return true;
+        }
+        let max = max.min(self.limits.list_max);
+        let question = self.next_question();
+        let at = Box::new(ListCursor::new(max));
+        let mut list = List {
+            asker,
+            filter: filter.into(),
+            max,
+            found: Default::default(),
+            is_cut: false,
+            here: None,
+            shards_missing: 0,
+        };
+        let home = home(filter, self.shards);
+        let is_asked = |shard| checked.has_wildcard() || shard == home;
+        for shard in (0..self.shards).map(ShardId).filter(|shard| is_asked(*shard)) {
+            if shard == self.shard {
+                list.here = Some(at.clone());
+            } else {
+                list.shards_missing += 1;
+                fx.send(shard, ShardMessage::List { question, filter: filter.into(), at: at.clone() });
+            }
+        }
+        self.lists.insert(question, list);
+        self.go_on_with_list(question, now, fx);
         true
     }
+
+    /// Looks at some more of this shard's own values.
+    pub(crate) fn go_on_with_list<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
+        let Some(list) = self.lists.get_mut(&question) else { return };
+        if let Some(mut at) = list.here.take() {
+            let filter = list.filter.clone();
+            let found = self.list_some(&filter, &mut at, now);
+            self.add_to_list(question, found, &at);
+            if !at.is_through()
+                && let Some(list) = self.lists.get_mut(&question)
+            {
+                list.here = Some(at);
+                self.lists_here.push(question);
+            }
+        }
+        self.finish_list(question, fx);
+    }
+
+    /// Some values of this shard's stores.
+    pub(crate) fn list_some(&self, filter: &str, at: &mut ListCursor, now: Time) -> [Vec<Message>; 2] {
+        let ListCursor { cursors: [remembered, retained], wanted: [wanted_remembered, wanted_retained] } = at;
+        [
+            some(&self.kept_values, filter, remembered, wanted_remembered, now),
+            some(&self.last_values, filter, retained, wanted_retained, now),
+        ]
+    }
+
+    /// Another shard has looked at some of its values.
+    pub(crate) fn on_listed<E: Effects>(
+        &mut self,
+        from: ShardId,
+        question: u32,
+        found: [Vec<Message>; 2],
+        at: Box<ListCursor>,
+        fx: &mut E,
+    ) {
+        self.add_to_list(question, found, &at);
+        let Some(list) = self.lists.get_mut(&question) else { return };
+        if at.is_through() {
+            list.shards_missing -= 1;
+            self.finish_list(question, fx);
+        } else {
+            fx.send(from, ShardMessage::List { question, filter: list.filter.clone(), at });
+        }
+    }
+
+    fn add_to_list(&mut self, question: u32, found: [Vec<Message>; 2], at: &ListCursor) {
+        let Some(list) = self.lists.get_mut(&question) else { return };
+        if !self.sessions.get(list.asker.session).is_some_and(|session| session.uid == list.asker.uid) {
+            // Nobody waits for it any more.
+            self.lists.remove(&question);
+            return;
+        }
+        list.is_cut |= at.was_cut();
+        for (all, found) in list.found.iter_mut().zip(found) {
+            all.extend(found);
+        }
+    }
+
+    /// Answers when all is there.
+    fn finish_list<E: Effects>(&mut self, question: u32, fx: &mut E) {
+        let is_done = |list: &List| list.here.is_none() && list.shards_missing == 0;
+        if !self.lists.get(&question).is_some_and(is_done) {
+            return;
+        }
+        let Some(List { asker, max, found: [mut values, retained], is_cut, .. }) = self.lists.remove(&question) else {
+            return;
+        };
+        if !self.is_there(&asker) {
+            return;
+        }
+        // Where both have one, the remembered one is the newer: it comes first, and sorting leaves it there.
+        values.extend(retained);
+        values.sort_by(|a, b| a.address().cmp(b.address()));
+        values.dedup_by(|later, earlier| later.address() == earlier.address());
+        if let Some(session) = self.sessions.get(asker.session).filter(|session| !session.access.is_allow_all()) {
+            values.retain(|value| session.access.allows(Permission::Receive, value.address()));
+        }
+        let is_complete = !is_cut && values.len() <= max;
+        values.truncate(max);
+        fx.last_values_listed(asker.link, asker.ticket, values, is_complete);
+    }
+}
+
+/// Some values of a store.
+fn some(
+    store: &LastValues,
+    filter: &str,
+    cursor: &mut Option<ScanCursor>,
+    wanted: &mut usize,
+    now: Time,
+) -> Vec<Message> {
+    let Some(at) = cursor else { return Vec::new() };
+    let (mut found, max) = (Vec::new(), TAKE_MAX.min(*wanted));
+    let is_through = store.scan(filter, at, STEPS_MAX, now, |message| {
+        found.push(message.clone());
+        if found.len() >= max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    *wanted -= found.len();
+    if is_through || *wanted == 0 {
+        *cursor = None;
+    }
+    found
 }

@@ -248,6 +248,7 @@ impl Kernel {
             group_in_flight: 0,
             group_timer: false,
             scans: Vec::new(),
+            watches: crate::watch::NONE,
             lines: None,
             meters: None,
             received: 0,

@@ -91,12 +91,19 @@ impl Kernel {
             RetainOp::None => true,
             RetainOp::Clear => {
                 self.last_values.clear(message.address());
+                self.forget_remembered(message.address());
                 true
             }
             RetainOp::Set => {
                 let cap = message.ingress() + self.limits.retained_expiry_max;
                 let message = if message.expires() <= cap { message } else { expiring(&message, cap) };
-                self.last_values.set(message).is_ok()
+                let is_set = self.last_values.set(message.clone()).is_ok();
+                if is_set {
+                    self.forget_remembered(message.address());
+                } else if self.is_kept(message.address()) {
+                    self.remember_here(message);
+                }
+                is_set
             }
         }
     }

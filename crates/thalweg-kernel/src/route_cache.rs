@@ -11,7 +11,7 @@ use thalweg_model::Reliability;
 /// What sits at a filter of the route table. Small, because there are millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sink {
-    /// Session, group, shard, queue or binding, as `kind` says.
+    /// Session, group, shard, queue, binding or cell, as `kind` says.
     pub(crate) target: u32,
     /// The subscription's identifier, 0 if it has none.
     pub(crate) id: u32,
@@ -33,6 +33,8 @@ pub(crate) enum SinkKind {
     Queue,
     /// A binding of an exchange.
     Binding,
+    /// The readers of this shard who watch the address.
+    Cell,
 }
 
 /// The publisher's own messages are not wanted.
@@ -55,6 +57,10 @@ pub(crate) struct Route {
     pub(crate) shards: Vec<u16>,
     /// Queues with names, each once.
     pub(crate) queues: Vec<u32>,
+    /// Those who watch it.
+    pub(crate) cell: Option<u32>,
+    /// Whatever is published there is remembered.
+    pub(crate) is_kept: bool,
     /// What exchanges make of it, if they do more than name queues. Few messages go that way, so it stands apart.
     onward: Option<Box<Onward>>,
     /// How safe publishes there are before they are acknowledged, if a filter says so.
@@ -120,6 +126,7 @@ impl Route {
                 }
             }
             SinkKind::Queue => self.queues.push(sink.target),
+            SinkKind::Cell => self.cell = Some(sink.target),
             SinkKind::Session | SinkKind::Binding => {}
         }
     }
@@ -143,9 +150,9 @@ impl Route {
         }
     }
 
-    /// Whether sessions want it, here or elsewhere.
+    /// Whether sessions or readers want it, here or elsewhere.
     pub(crate) fn wants_more_than_queues(&self) -> bool {
-        !(self.receivers.is_empty() && self.groups.is_empty() && self.shards.is_empty())
+        !(self.receivers.is_empty() && self.groups.is_empty() && self.shards.is_empty() && self.cell.is_none())
     }
 
     /// Whether queues want it, or may want it, or it is led on.
@@ -227,6 +234,7 @@ impl Kernel {
     pub(crate) fn work_out_for(&self, address: &str, is_meant: impl Fn(&str) -> bool) -> Route {
         let mut route = self.work_out(address);
         route.goes = Goes::Anywhere;
+        route.cell = None;
         route.receivers.retain(|receiver| self.sessions.get(receiver.session).is_some_and(|s| is_meant(&s.client)));
         route
     }
@@ -258,7 +266,14 @@ impl Kernel {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
-        if !route.receivers.is_empty() && route.groups.is_empty() && route.shards.is_empty() && !route.has_queues() {
+        route.is_kept = self.is_kept(address);
+        if route.is_kept || route.cell.is_some() {
+            route.goes = Goes::Anywhere;
+        } else if !route.receivers.is_empty()
+            && route.groups.is_empty()
+            && route.shards.is_empty()
+            && !route.has_queues()
+        {
             route.goes = Goes::ToReceivers;
         } else if route.queues.len() == 1 && route.onward.is_none() && !route.wants_more_than_queues() {
             route.goes = Goes::ToQueue;

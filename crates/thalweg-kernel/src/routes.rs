@@ -1,6 +1,6 @@
 //! Which sinks want a message: filters on one side, an address on the other.
 
-mod arena;
+pub(crate) mod arena;
 mod exact;
 mod levels;
 mod sinks;
@@ -169,7 +169,8 @@ impl<S: Copy> RouteTable<S> {
         1 + self.wild.for_each_match(address, f)
     }
 
-    fn touch(&mut self, filter: &str) {
+    /// Makes what was remembered of whatever `filter` matches stale, for reasons of the caller's.
+    pub fn touch(&mut self, filter: &str) {
         match first_level(filter) {
             "+" | "#" => self.stamps.everywhere += 1,
             _ => {

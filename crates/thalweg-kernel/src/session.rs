@@ -225,6 +225,8 @@ pub(crate) struct Session {
     /// A timer watches for group copies that are not settled in time.
     pub(crate) group_timer: bool,
     pub(crate) scans: Vec<Scan>,
+    /// The first of its watches.
+    pub(crate) watches: u32,
     /// What takes from queues with names, if it ever did.
     pub(crate) lines: Option<Box<Lines>>,
     pub(crate) meters: Option<Box<Meters>>,
@@ -389,6 +391,7 @@ impl Kernel {
             group_in_flight: 0,
             group_timer: false,
             scans: Vec::new(),
+            watches: crate::watch::NONE,
             lines: None,
             meters: self.limits.meters(&open.grants, now),
             received: 0,
@@ -530,6 +533,7 @@ impl Kernel {
             return; // It was taken over: the newer link owns the session now.
         }
         self.drop_link(id, now);
+        self.end_watches(id, fx);
         self.after_link(id, how, expiry, now, fx);
     }
 
@@ -552,6 +556,7 @@ impl Kernel {
         session.overflowed = true;
         fx.disconnect(link, CloseReason::QueueFull);
         self.drop_link(id, now);
+        self.end_watches(id, fx);
         self.overflowed.push(id);
     }
 
@@ -632,6 +637,7 @@ impl Kernel {
         }
         // The end of the session publishes a delayed will.
         self.publish_will(id, now, fx);
+        self.end_watches(id, fx);
         self.close_lines(id, now, fx);
         let moved = self.take_group_copies(id);
         // A queue outlives whoever took from it; a group that sessions share ends with its last member.
@@ -704,6 +710,7 @@ impl Kernel {
             session.access = access;
             session.memo = Memo::default();
             self.access_epoch += 1;
+            self.watches.recheck = self.watches.count > 0;
         }
     }
 
@@ -717,6 +724,7 @@ impl Kernel {
             }
         }
         self.access_epoch += 1;
+        self.watches.recheck = self.watches.count > 0;
     }
 }
 

@@ -2,10 +2,13 @@
 
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
-use crate::ids::{SessionId, ShardId};
+use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
+use crate::queue::{Refusal, TakenEnd};
+use crate::read::ListCursor;
 use crate::route_cache::{Sink, SinkKind};
+use crate::session::Session;
 use crate::{Kernel, home};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -77,6 +80,97 @@ pub enum ShardMessage {
         /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
         from: (u64, u64),
     },
+    /// The sender has readers who watch an address. Answered by `Done`, and over the address's home, unless that is the
+    /// sender, by `Vouched`.
+    Watch {
+        /// The canonical address.
+        address: Box<str>,
+        /// The sender's number for its question.
+        question: u32,
+    },
+    /// The sender knows that `to` watches an address whose home you are, and has sent you whatever came before: say so.
+    Vouch {
+        /// Who watches.
+        to: ShardId,
+        /// The canonical address.
+        address: Box<str>,
+        /// That shard's number for its question.
+        question: u32,
+    },
+    /// One more shard knows what you watch.
+    Vouched {
+        /// The number of the question.
+        question: u32,
+        /// The last value of the address, whose home the sender is.
+        value: Option<Message>,
+    },
+    /// To be remembered as the last value of its address, whose home you are, although nobody retained it.
+    Keep {
+        /// The message.
+        message: Message,
+    },
+    /// Whether every publish to an address is remembered from now on.
+    KeepLast {
+        /// The canonical address.
+        address: Box<str>,
+        /// Whether it is.
+        keep: bool,
+    },
+    /// What is the last value of an address whose home you are?
+    Read {
+        /// Who asks.
+        asker: Asker,
+        /// The canonical address.
+        address: Box<str>,
+    },
+    /// It is this.
+    ReadDone {
+        /// Who asked.
+        asker: Asker,
+        /// The value.
+        value: Option<Message>,
+    },
+    /// Which last values do you have, beginning there? Answered once.
+    List {
+        /// The sender's number for its question.
+        question: u32,
+        /// The canonical filter.
+        filter: Box<str>,
+        /// Where to begin.
+        at: Box<ListCursor>,
+    },
+    /// Some of them.
+    Listed {
+        /// The number of the question.
+        question: u32,
+        /// Those that were remembered, then those that were retained.
+        found: [Vec<Message>; 2],
+        /// Where to go on.
+        at: Box<ListCursor>,
+    },
+    /// Somebody wants the first message of a queue, by itself.
+    TakeApart {
+        /// Who asks.
+        asker: Asker,
+        /// The address of the queue.
+        queue: Box<str>,
+    },
+    /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.
+    TakenApart {
+        /// Who asked.
+        asker: Asker,
+        /// The address of the queue.
+        queue: Box<str>,
+        /// The answer.
+        taken: Result<Option<(TakenId, Message, u32, u64)>, Refusal>,
+    },
+    /// What became of it.
+    SettleTaken {
+        /// The message's number.
+        taken: TakenId,
+        /// How it ended.
+        end: TakenEnd,
+    },
     /// Which of your last values are for a queue of mine? Answered as often as it takes.
     Recall {
         /// The queue's index and number.
@@ -119,6 +213,16 @@ pub enum ShardMessage {
     },
 }
 
+/// Who asked another shard something, so that its answer finds the one who asked and nobody after him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    pub(crate) session: SessionId,
+    pub(crate) uid: u64,
+    pub(crate) openings: u32,
+    pub(crate) link: LinkId,
+    pub(crate) ticket: Ticket,
+}
+
 impl ShardMessage {
     /// Whether an acknowledgement waits until the receiver has it as safe as it asks.
     pub fn is_reliable(&self) -> bool {
@@ -135,7 +239,13 @@ impl ShardMessage {
         match self {
             ShardMessage::Publish { message, .. }
             | ShardMessage::PublishToGroup { message, .. }
-            | ShardMessage::Retain { message, .. } => message.bytes(),
+            | ShardMessage::Retain { message, .. }
+            | ShardMessage::Keep { message } => message.bytes(),
+            ShardMessage::Vouched { value, .. } | ShardMessage::ReadDone { value, .. } => {
+                size_of::<ShardMessage>() + value.as_ref().map_or(0, Message::bytes)
+            }
+            ShardMessage::TakenApart { taken: Ok(Some((_, message, ..))), .. } => message.bytes(),
+            ShardMessage::Listed { found, .. } => found.iter().flatten().map(Message::bytes).sum(),
             ShardMessage::Found { messages, .. } | ShardMessage::Recalled { messages, .. } => {
                 messages.iter().map(Message::bytes).sum()
             }
@@ -148,9 +258,9 @@ impl Kernel {
     /// Takes a message from another shard's kernel.
     pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
         match message {
-            ShardMessage::Publish { message, safety, from, only } => {
-                self.on_publish(&message, safety, only.as_deref().unwrap_or_default(), now, fx);
-                self.took_over(from, fx);
+            ShardMessage::Publish { message, safety, from: entry, only } => {
+                self.on_publish(from, &message, safety, only.as_deref().unwrap_or_default(), now, fx);
+                self.took_over(entry, fx);
             }
             ShardMessage::PublishToGroup { key, message, safety, from, redelivered } => {
                 self.ledger.arrived += 1;
@@ -177,7 +287,27 @@ impl Kernel {
                 self.on_membership(peer, &key, &filter, now, fx);
                 self.answer_shard(from, question, fx);
             }
-            ShardMessage::Done { question } => self.on_done(question, now, fx),
+            ShardMessage::Done { question } => self.on_done(from, question, now, fx),
+            ShardMessage::Watch { address, question } => self.on_watch(from, address, question, now, fx),
+            ShardMessage::Vouch { to, address, question } => self.on_vouch(to, &address, question, now, fx),
+            ShardMessage::Vouched { question, value } => self.on_vouched(question, value, now, fx),
+            ShardMessage::Keep { message } => self.remember_here(message),
+            ShardMessage::KeepLast { address, keep } => {
+                self.on_keep_last(&address, keep);
+            }
+            ShardMessage::Read { asker, address } => {
+                let value = self.last_value_of(&address, now).cloned();
+                fx.send(from, ShardMessage::ReadDone { asker, value });
+            }
+            ShardMessage::ReadDone { asker, value } => self.on_read(asker, value.as_ref(), fx),
+            ShardMessage::List { question, filter, mut at } => {
+                let found = self.list_some(&filter, &mut at, now);
+                fx.send(from, ShardMessage::Listed { question, found, at });
+            }
+            ShardMessage::Listed { question, found, at } => self.on_listed(from, question, found, at, fx),
+            ShardMessage::TakeApart { asker, queue } => self.on_take_apart(from, asker, queue, now, fx),
+            ShardMessage::TakenApart { asker, queue, taken } => self.on_taken_apart(asker, queue, taken, now, fx),
+            ShardMessage::SettleTaken { taken, end } => self.end_taken(taken, end, now, fx),
             ShardMessage::Recall { queue, wanted, cursor } => self.on_recall(from, queue, wanted, cursor, now, fx),
             ShardMessage::Recalled { queue, messages, more } => self.on_recalled(from, queue, messages, more, now, fx),
             ShardMessage::Scan { session, serial, filter, mut cursor } => {
@@ -194,6 +324,7 @@ impl Kernel {
 
     pub(crate) fn on_publish<E: Effects>(
         &mut self,
+        from: ShardId,
         message: &Message,
         safety: Safety,
         only: &[(u16, u16)],
@@ -209,6 +340,9 @@ impl Kernel {
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         self.spread_to_all(None, &route, &draft, &mut Some(message.clone()), now, fx);
+        if let Some(cell) = route.cell {
+            self.offer_to_cell(cell, message, Some(from), fx);
+        }
         if route.has_queues() {
             self.spread_to_queues(&route, message, message.properties(), now, fx);
         }
@@ -223,7 +357,7 @@ impl Kernel {
         }
     }
 
-    fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {
+    pub(crate) fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {
         let target = u32::from(from.0);
         let is = |sink: &Sink| sink.kind == SinkKind::Shard && sink.target == target;
         let known = self.routes.sinks(filter).iter().any(is);
@@ -241,8 +375,10 @@ impl Kernel {
         }
     }
 
-    fn on_done<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
-        let Some(pending) = self.pending.get_mut(&question) else { return };
+    fn on_done<E: Effects>(&mut self, from: ShardId, question: u32, now: Time, fx: &mut E) {
+        let Some(pending) = self.pending.get_mut(&question) else {
+            return self.on_watch_known(from, question, now, fx);
+        };
         pending.answers_missing -= 1;
         if pending.answers_missing == 0
             && let Some(pending) = self.pending.remove(&question)
@@ -263,5 +399,17 @@ impl Kernel {
     pub(crate) fn next_question(&mut self) -> u32 {
         self.question_last = self.question_last.wrapping_add(1).max(1);
         self.question_last
+    }
+
+    /// Who asks now, for an answer that may come later.
+    pub(crate) fn asker(&self, id: SessionId, link: LinkId, ticket: Ticket) -> Option<Asker> {
+        let session = self.sessions.get(id).filter(|session| session.link.is_some())?;
+        Some(Asker { session: id, uid: session.uid, openings: session.openings, link, ticket })
+    }
+
+    /// Whether whoever asked is still there.
+    pub(crate) fn is_there(&self, asker: &Asker) -> bool {
+        let is = |session: &Session| (session.uid, session.openings) == (asker.uid, asker.openings);
+        self.sessions.get(asker.session).is_some_and(|session| session.link.is_some() && is(session))
     }
 }

@@ -185,7 +185,7 @@ impl Kernel {
                 }
                 found
             });
-            if !self.pending.is_empty() {
+            if self.has_open_questions() {
                 self.ask_interest(wish.filter, number, pending, fx);
             }
             return Some(false);
@@ -200,10 +200,15 @@ impl Kernel {
         self.routes.insert(wish.filter, sink);
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
         // answers come in order, so asking again waits for both.
-        if first_here || !self.pending.is_empty() {
+        if first_here || self.has_open_questions() {
             self.ask_interest(wish.filter, number, pending, fx);
         }
         Some(true)
+    }
+
+    /// Whether some shard may not know yet what is wanted here.
+    fn has_open_questions(&self) -> bool {
+        !self.pending.is_empty() || !self.watches.questions.is_empty()
     }
 
     fn ask_interest<E: Effects>(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe, fx: &mut E) {
@@ -223,9 +228,9 @@ impl Kernel {
         }
     }
 
-    /// Whether a session of this shard, or one of its queues, wants exactly this filter.
+    /// Whether a session or reader of this shard, or one of its queues, wants exactly this filter.
     pub(crate) fn is_wanted_here(&self, filter: &str) -> bool {
-        let is_ours = |sink: &Sink| matches!(sink.kind, SinkKind::Session | SinkKind::Queue | SinkKind::Binding);
+        let is_ours = |sink: &Sink| !matches!(sink.kind, SinkKind::Group | SinkKind::Shard);
         self.routes.sinks(filter).iter().any(is_ours)
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum TimerKind {
     QueueHead,
     /// A queue may have been idle for as long as it may; the number is the queue's.
     QueueIdle,
+    /// Something that was taken out of a queue by itself should be settled by now.
+    TakenSettle,
 }
 
 /// Timers in order of time. Setting is cheap and nothing is cancelled: a timer that fires looks whether it still means
@@ -53,7 +55,7 @@ impl Kernel {
     /// When [`Kernel::on_timeout`] should be called next.
     pub fn poll_timeout(&self) -> Time {
         let first = self.timers.0.first().map_or(Time::NEVER, |first| first.0);
-        let has_work = self.sessions.len() > 0 || self.last_values.count() > 0;
+        let has_work = self.sessions.len() > 0 || self.last_values.count() + self.kept_values.count() > 0;
         if has_work { first.min(self.sweep_at) } else { first }
     }
 
@@ -63,6 +65,7 @@ impl Kernel {
             match kind {
                 TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
                 TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
+                TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
                 _ => self.on_session_timer(id, kind, now, fx),
             }
         }
@@ -74,6 +77,7 @@ impl Kernel {
                     fx.persist(&Record::Cleared { address }, Safety::Lazy);
                 }
             });
+            self.kept_values.expire(now, SWEEP_MAX, |_| {});
             for _ in 0..SWEEP_SESSIONS_MAX.min(self.sessions.capacity()) {
                 self.sweep_next = (self.sweep_next + 1) % self.sessions.capacity().max(1) as u32;
                 self.expire_waiting(SessionId(self.sweep_next), now, fx);
@@ -96,7 +100,7 @@ impl Kernel {
 
     /// Whether [`Kernel::work`] has something to do.
     pub fn has_work(&self) -> bool {
-        !self.backlog.is_empty() || !self.overflowed.is_empty()
+        !self.backlog.is_empty() || !self.overflowed.is_empty() || !self.lists_here.is_empty() || self.watches.recheck
     }
 
     /// Goes on with long tasks that were put off so that one turn stays short.
@@ -106,6 +110,12 @@ impl Kernel {
         }
         for id in std::mem::take(&mut self.backlog) {
             self.run_scans(id, now, fx);
+        }
+        for question in std::mem::take(&mut self.lists_here) {
+            self.go_on_with_list(question, now, fx);
+        }
+        if self.watches.recheck {
+            self.recheck_watches(fx);
         }
     }
 }

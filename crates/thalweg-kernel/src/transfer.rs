@@ -126,7 +126,7 @@ impl Kernel {
             match &to {
                 Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
                     let only = &homes[..homes.len() - 1];
-                    self.on_publish(&message, Safety::Lazy, only, now, fx);
+                    self.on_publish(self.shard, &message, Safety::Lazy, only, now, fx);
                     self.took_over(from, fx);
                 }
                 Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
@@ -157,7 +157,7 @@ impl Kernel {
             let from = self.refer_transfer(Destination::Sessions(to), message.reliability(), fx);
             mails.push((ShardId(shard), from));
         }
-        self.on_publish(message, Safety::Lazy, homes, now, fx);
+        self.on_publish(self.shard, message, Safety::Lazy, homes, now, fx);
         self.took_over(from, fx);
         for (shard, from) in mails {
             let (message, only) = (message.clone(), Some(homes.as_slice().into()));

@@ -1,9 +1,23 @@
 //! Somebody wants to know an address's latest value.
+//!
+//! A session that has subscribed is sent what comes, and has a queue and a window for it. A *watch* is for readers who ask
+//! when they are ready for more, and for whom the newest value makes the older ones worthless: nothing is kept for each but
+//! a mark that there is something. The values are with the *cell* of the address (`cell.rs`), which stands in the route
+//! table for all watchers of this shard. Watches end with their session's link.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::access::Permission;
+use crate::cell::Cell;
+use crate::effects::{Effects, WatchEnd};
 use crate::ids::{LinkId, SessionId, WatchId};
-use thalweg_model::{Message, Time};
+use crate::kernel::Map;
+use crate::ledger::DropReason;
+use crate::routes::arena::Arena;
+use crate::session::{Pressure, Session};
+use std::collections::VecDeque;
+use thalweg_model::{Address, Message, RetainOp, Time};
+
+pub(crate) use crate::routes::arena::NONE;
 
 /// What has happened at a watched address.
 #[derive(Clone, Debug)]
@@ -27,6 +41,61 @@ pub enum WatchRefused {
     Overloaded,
 }
 
+/// All watches of a shard.
+pub(crate) struct Watches {
+    pub(crate) cells: Arena<Cell>,
+    pub(crate) watchers: Arena<Watcher>,
+    /// How many watchers there are.
+    pub(crate) count: usize,
+    /// Cells that other shards have been told of and have not all answered, by question.
+    pub(crate) questions: Map<u32, u32>,
+    /// Rights have changed since they were compared last.
+    pub(crate) recheck: bool,
+    /// Bytes of the values that cells hold.
+    pub(crate) value_bytes: usize,
+}
+
+/// One watch. There may be very many, so it is small: 48 bytes.
+pub(crate) struct Watcher {
+    pub(crate) cookie: u64,
+    /// What waits, for one who wants more than the newest. Made when there is something first.
+    pub(crate) waiting: Option<Box<VecDeque<Message>>>,
+    pub(crate) session: SessionId,
+    pub(crate) link: LinkId,
+    pub(crate) cell: u32,
+    /// Its neighbours among the watchers of its cell, and of its session.
+    pub(crate) cell_next: u32,
+    cell_before: u32,
+    session_next: u32,
+    session_before: u32,
+    pub(crate) depth: u16,
+    pub(crate) state: WatchState,
+}
+
+/// What a watcher knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WatchState {
+    /// Not every shard routes to it yet.
+    ExpectReady,
+    /// All there is.
+    Idle,
+    /// The cell's value waits for it, or there is something in `waiting`.
+    ExpectTake,
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        Watches {
+            cells: Arena::new(),
+            watchers: Arena::new(),
+            count: 0,
+            questions: Map::default(),
+            recheck: false,
+            value_bytes: 0,
+        }
+    }
+}
+
 impl Kernel {
     /// Watches an address for a session. With a `depth` of 1 (or 0) a newer value takes the place of one that was not
     /// taken yet; with more the newest so many wait, in their order.
@@ -44,20 +113,210 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<WatchId, WatchRefused> {
-        let _ = (id, address, depth, now);
-        fx.watch_ready(link, cookie, None);
-        Err(WatchRefused::Denied)
+        let session = self.sessions.get(id).filter(|session| session.link.is_some()).ok_or(WatchRefused::Denied)?;
+        if Address::check(address).is_err() || !self.is_address_within_limits(address) {
+            return Err(WatchRefused::BadAddress);
+        }
+        if !may_see(session, address) {
+            return Err(WatchRefused::Denied);
+        }
+        if self.watches.count >= self.limits.watches_max {
+            return Err(WatchRefused::TooMany);
+        }
+        if self.pressure >= Pressure::RefuseSessions {
+            return Err(WatchRefused::Overloaded);
+        }
+        let known = self.cell_of(address);
+        let cell = known.unwrap_or_else(|| self.watches.cells.add(Cell::new(address)));
+        let watch = self.add_watcher(id, link, cookie, cell, depth);
+        match known {
+            None => self.begin_cell(cell, address, now, fx),
+            Some(_) => self.begin_watcher_at_once(watch, now, fx),
+        }
+        Ok(WatchId(watch))
+    }
+
+    pub(crate) fn is_address_within_limits(&self, address: &str) -> bool {
+        let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
+        levels <= self.limits.levels_max && address.len() <= self.limits.address_bytes_max
+    }
+
+    fn add_watcher(&mut self, id: SessionId, link: LinkId, cookie: u64, cell: u32, depth: u16) -> u32 {
+        let session_next = self.sessions.get(id).map_or(NONE, |session| session.watches);
+        let cell_before = self.watches.cells.get(cell).map_or(NONE, |cell| cell.last);
+        let watch = self.watches.watchers.add(Watcher {
+            cookie,
+            waiting: None,
+            session: id,
+            link,
+            cell,
+            cell_next: NONE,
+            cell_before,
+            session_next,
+            session_before: NONE,
+            depth: depth.max(1),
+            state: WatchState::ExpectReady,
+        });
+        if let Some(next) = self.watches.watchers.get_mut(session_next) {
+            next.session_before = watch;
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.watches = watch;
+        }
+        if let Some(before) = self.watches.watchers.get_mut(cell_before) {
+            before.cell_next = watch;
+        }
+        if let Some(cell) = self.watches.cells.get_mut(cell) {
+            cell.last = watch;
+            if cell_before == NONE {
+                cell.first = watch;
+            }
+        }
+        self.watches.count += 1;
+        watch
     }
 
     /// The oldest change that waits in a watch; nothing if there is none. After [`Effects::value_changed`] a reader takes
     /// until there is nothing left, now or later: it is not told again before.
     pub fn take_watched(&mut self, watch: WatchId, now: Time) -> Option<Change> {
-        let _ = (watch, now);
-        None
+        loop {
+            let watcher = self.watches.watchers.get_mut(watch.0)?;
+            if watcher.state != WatchState::ExpectTake {
+                return None;
+            }
+            let (id, cell) = (watcher.session, watcher.cell);
+            if self.watches.recheck && !self.may_still_see(id, cell) {
+                // What becomes of it is seen to when rights are compared.
+                return None;
+            }
+            let message = self.take_out(watch.0)?;
+            self.waiting -= 1;
+            if message.expires() <= now && message.retain() != RetainOp::Clear {
+                self.book_expired(Some(id), message.address());
+                continue;
+            }
+            // Looking at the address costs more than the rest.
+            let address = if self.accounts.are_kept() { message.address() } else { "" };
+            self.book_delivered(id, address, message.payload().len());
+            return Some(match message.retain() {
+                RetainOp::Clear => Change::Gone,
+                RetainOp::Set | RetainOp::None => Change::Value(message),
+            });
+        }
+    }
+
+    /// Takes the oldest out of what waits in a watch, without any books but those of bytes.
+    fn take_out(&mut self, watch: u32) -> Option<Message> {
+        let watcher = self.watches.watchers.get_mut(watch)?;
+        let Some(waiting) = &mut watcher.waiting else {
+            watcher.state = WatchState::Idle;
+            return self.watches.cells.get(watcher.cell)?.value.clone();
+        };
+        let message = waiting.pop_front()?;
+        if waiting.is_empty() {
+            watcher.waiting = None;
+            watcher.state = WatchState::Idle;
+        }
+        self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
+        Some(message)
     }
 
     /// Ends a watch.
     pub fn unwatch<E: Effects>(&mut self, watch: WatchId, now: Time, fx: &mut E) {
-        let _ = (watch, now, fx);
+        let _ = now;
+        self.remove_watcher(watch.0, DropReason::Unwatched, fx);
     }
+
+    /// Forgets a watcher; what waits for it is dropped.
+    fn remove_watcher<E: Effects>(&mut self, watch: u32, why: DropReason, fx: &mut E) {
+        let Some(Watcher { session, cell, waiting, state, .. }) = self.watches.watchers.get_mut(watch) else { return };
+        let (session, cell, state, waiting) = (*session, *cell, *state, waiting.take());
+        match waiting {
+            Some(waiting) => {
+                for message in *waiting {
+                    self.waiting -= 1;
+                    self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
+                    self.book_drop(Some(session), message.address(), why);
+                }
+            }
+            None if state == WatchState::ExpectTake => {
+                let address = self.watches.cells.get(cell).map(|cell| cell.address.clone()).unwrap_or_default();
+                self.waiting -= 1;
+                self.book_drop(Some(session), &address, why);
+            }
+            None => {}
+        }
+        self.unlink_watcher(watch);
+        if self.watches.cells.get(cell).is_some_and(|cell| cell.first == NONE) {
+            self.end_cell(cell, fx);
+        }
+    }
+
+    fn unlink_watcher(&mut self, watch: u32) {
+        let Some(watcher) = self.watches.watchers.remove(watch) else { return };
+        self.watches.count -= 1;
+        let Watcher { session, cell, cell_next, cell_before, session_next, session_before, .. } = watcher;
+        let watchers = &mut self.watches.watchers;
+        if let Some(next) = watchers.get_mut(cell_next) {
+            next.cell_before = cell_before;
+        }
+        if let Some(before) = watchers.get_mut(cell_before) {
+            before.cell_next = cell_next;
+        }
+        if let Some(next) = watchers.get_mut(session_next) {
+            next.session_before = session_before;
+        }
+        if let Some(before) = watchers.get_mut(session_before) {
+            before.session_next = session_next;
+        }
+        if let Some(cell) = self.watches.cells.get_mut(cell) {
+            if cell.first == watch {
+                cell.first = cell_next;
+            }
+            if cell.last == watch {
+                cell.last = cell_before;
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(session)
+            && session.watches == watch
+        {
+            session.watches = session_next;
+        }
+    }
+
+    /// A session, or its link, ends: its watches with it.
+    pub(crate) fn end_watches<E: Effects>(&mut self, id: SessionId, fx: &mut E) {
+        while let Some(watch) = self.sessions.get(id).map(|session| session.watches).filter(|watch| *watch != NONE) {
+            self.end_watch(watch, WatchEnd::SessionEnded, DropReason::SessionEnded, fx);
+        }
+    }
+
+    fn end_watch<E: Effects>(&mut self, watch: u32, why: WatchEnd, reason: DropReason, fx: &mut E) {
+        let Some(watcher) = self.watches.watchers.get(watch) else { return };
+        let (link, cookie) = (watcher.link, watcher.cookie);
+        self.remove_watcher(watch, reason, fx);
+        fx.watch_ended(link, cookie, why);
+    }
+
+    /// Ends the watches of those who may not see any more what they watch.
+    pub(crate) fn recheck_watches<E: Effects>(&mut self, fx: &mut E) {
+        self.watches.recheck = false;
+        let all = self.watches.watchers.iter();
+        let ended = all.filter(|(_, watcher)| !self.may_still_see(watcher.session, watcher.cell));
+        let ended: Vec<u32> = ended.map(|(watch, _)| watch).collect();
+        for watch in ended {
+            self.end_watch(watch, WatchEnd::NotAuthorized, DropReason::AccessDenied, fx);
+        }
+    }
+
+    fn may_still_see(&self, id: SessionId, cell: u32) -> bool {
+        let Some(session) = self.sessions.get(id) else { return false };
+        let Some(cell) = self.watches.cells.get(cell) else { return false };
+        session.access.is_allow_all() || may_see(session, &cell.address)
+    }
+}
+
+/// Whether a session may watch or read an address.
+pub(crate) fn may_see(session: &Session, address: &str) -> bool {
+    session.access.allows(Permission::Subscribe, address) && session.access.allows(Permission::Receive, address)
 }

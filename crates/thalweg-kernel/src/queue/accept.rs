@@ -113,6 +113,10 @@ impl Kernel {
         // What the queues of the original have of it is written down with that.
         let others = (std::mem::take(&mut self.pending_references), std::mem::take(&mut self.pending_safety));
         self.spread_to_all(None, &route, &draft, &mut kept, now, fx);
+        if let Some(cell) = route.cell {
+            let message = self.keep(None, &draft, &mut kept, now);
+            self.offer_to_cell(cell, &message, None, fx);
+        }
         if !route.groups.is_empty() || !route.shards.is_empty() {
             let message = self.keep(None, &draft, &mut kept, now);
             let safety = self.limits.safety;

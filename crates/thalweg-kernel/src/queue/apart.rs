@@ -1,10 +1,44 @@
 //! One message of a queue is taken by itself, by somebody on any shard.
+//!
+//! A consumer's messages belong to a line of its session, on the shard of queues. Somebody who takes one now and then, from
+//! any shard, has no line: what he was given is noted here, with the queue, until he says what became of it or his time is
+//! over.
 
 use super::spec::{Refusal, Verdict};
-use crate::Kernel;
-use crate::effects::Effects;
-use crate::ids::{LinkId, SessionId, TakenId, Ticket};
-use thalweg_model::Time;
+use super::{HOME, Item, is_queue_address};
+use crate::access::Permission;
+use crate::effects::{Effects, Taken};
+use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
+use crate::ledger::DropReason;
+use crate::shards::{Asker, ShardMessage};
+use crate::timers::TimerKind;
+use crate::{Kernel, home};
+use thalweg_model::{DeathReason, Message, Time};
+
+/// A message that was taken by itself and is not settled.
+pub(crate) struct TakenApart {
+    item: Item,
+    /// The queue's index and number.
+    queue: (u32, u64),
+    due: Time,
+}
+
+/// How it ended that somebody had a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenEnd {
+    /// He has said so.
+    Settled(Verdict),
+    /// He was gone before he could be given it.
+    NotGiven,
+    /// His session may not receive it.
+    Forbidden,
+}
+
+/// What was asked for.
+type Answer = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
+
+/// No session of this shard: what was taken apart is booked with its queue only.
+const NOBODY: SessionId = SessionId(u32::MAX);
 
 impl Kernel {
     /// Asks for the first message of the queue of that address, wherever it is. The answer comes through
@@ -21,13 +55,201 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let _ = (id, queue, now);
-        fx.taken(link, ticket, Ok(None));
+        let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
+        if !is_queue_address(queue) {
+            return Err(Refusal::NoQueue);
+        }
+        if !self.has_queues() {
+            match self.sessions.get(id) {
+                Some(session) if session.access.allows(Permission::Subscribe, queue) => {}
+                _ => return Err(Refusal::Denied),
+            }
+            fx.send(home(HOME, self.shards), ShardMessage::TakeApart { asker, queue: queue.into() });
+            return Ok(());
+        }
+        let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, index)?;
+        match self.serve_taker(self.shard, asker, queue, now, fx) {
+            Some(Err(refusal)) => return Err(refusal),
+            Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
+            None => {}
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
         Ok(())
     }
 
     /// Says what became of a message that was taken by itself. If its time is over already, nothing happens.
     pub fn settle_taken<E: Effects>(&mut self, taken: TakenId, verdict: Verdict, now: Time, fx: &mut E) {
-        let _ = (taken, verdict, now, fx);
+        self.end_taken(taken, TakenEnd::Settled(verdict), now, fx);
+    }
+
+    pub(crate) fn on_take_apart<E: Effects>(
+        &mut self,
+        from: ShardId,
+        asker: Asker,
+        queue: Box<str>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if let Some(taken) = self.serve_taker(from, asker, &queue, now, fx) {
+            fx.send(from, ShardMessage::TakenApart { asker, queue, taken });
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+
+    /// Takes the first message out of a queue for somebody; nothing if it has to be fetched first.
+    fn serve_taker<E: Effects>(
+        &mut self,
+        from: ShardId,
+        asker: Asker,
+        address: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Answer> {
+        let Some(index) = self.find_queue(address) else { return Some(Err(Refusal::NoQueue)) };
+        let queue = self.queue(index)?;
+        if queue.owner.is_some_and(|owner| from != self.shard || owner != asker.session) {
+            return Some(Err(Refusal::Locked));
+        }
+        if queue.taken {
+            return Some(Err(Refusal::InUse));
+        }
+        loop {
+            let queue = self.queue_mut(index)?;
+            queue.used = now;
+            let Some(item) = queue.pop() else {
+                let has_to_wait = self.asks_deep(index, super::depth::Asked::Apart(from, asker), fx);
+                return if has_to_wait { None } else { Some(Ok(None)) };
+            };
+            let (number, left) = (queue.number, queue.ready as u64);
+            self.waiting -= 1;
+            self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+            self.refill_queue(index, fx);
+            if item.expires <= now {
+                self.give_up(index, item, DeathReason::Expired, now, fx);
+                continue;
+            }
+            if from == self.shard && self.is_there(&asker) && !self.may_receive(asker.session, &item.message) {
+                self.book_drop(None, item.message.address(), DropReason::AccessDenied);
+                let journal = self.queue(index).map_or(0, super::Queue::journal_number);
+                self.forget_item(journal, &item, false, fx);
+                continue;
+            }
+            return Some(Ok(Some(self.set_apart(index, number, item, left, now))));
+        }
+    }
+
+    fn set_apart(&mut self, index: u32, number: u64, item: Item, left: u64, now: Time) -> (TakenId, Message, u32, u64) {
+        self.taken_last += 1;
+        let (message, deliveries) = (item.message.clone(), item.deliveries);
+        self.bytes_held += message.bytes();
+        self.unsettled += 1;
+        self.ledger.redelivered += u64::from(deliveries > 0);
+        if let Some(queue) = self.queue_mut(index) {
+            queue.unsettled += 1;
+        }
+        let due = now + self.limits.take_settle_timeout;
+        if due != Time::NEVER {
+            self.timers.set(due, NOBODY, TimerKind::TakenSettle);
+        }
+        self.taken.insert(self.taken_last, TakenApart { item, queue: (index, number), due });
+        (TakenId(self.taken_last), message, deliveries, left)
+    }
+
+    /// Somebody who had to wait for what is on disk.
+    pub(super) fn serve_taker_again<E: Effects>(
+        &mut self,
+        from: ShardId,
+        asker: Asker,
+        address: &str,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(taken) = self.serve_taker(from, asker, address, now, fx) else { return };
+        if from == self.shard {
+            self.on_taken_apart(asker, address.into(), taken, now, fx);
+        } else {
+            fx.send(from, ShardMessage::TakenApart { asker, queue: address.into(), taken });
+        }
+    }
+
+    /// The answer is with the one who asked.
+    pub(crate) fn on_taken_apart<E: Effects>(
+        &mut self,
+        asker: Asker,
+        queue: Box<str>,
+        taken: Answer,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let is_there = self.is_there(&asker);
+        let (link, ticket) = (asker.link, asker.ticket);
+        match taken {
+            Ok(Some((id, ..))) if !is_there => self.end_taken(id, TakenEnd::NotGiven, now, fx),
+            Ok(Some((id, message, ..))) if !self.may_receive(asker.session, &message) => {
+                self.end_taken(id, TakenEnd::Forbidden, now, fx);
+                // The next one may be another case. It comes by mail: for its own sessions the shard of queues has looked
+                // already.
+                if let Err(refusal) = self.take_apart(asker.session, link, ticket, &queue, now, fx) {
+                    fx.taken(link, ticket, Err(refusal));
+                }
+            }
+            Ok(Some((id, message, deliveries, left))) => {
+                fx.taken(link, ticket, Ok(Some(Taken { id, message: &message, deliveries, left })));
+            }
+            Ok(None) if is_there => fx.taken(link, ticket, Ok(None)),
+            Err(refusal) if is_there => fx.taken(link, ticket, Err(refusal)),
+            Ok(None) | Err(_) => {}
+        }
+    }
+
+    /// What was taken is done with, or goes back.
+    pub(crate) fn end_taken<E: Effects>(&mut self, taken: TakenId, end: TakenEnd, now: Time, fx: &mut E) {
+        if !self.has_queues() {
+            return fx.send(home(HOME, self.shards), ShardMessage::SettleTaken { taken, end });
+        }
+        let Some(TakenApart { item, queue: (index, number), .. }) = self.taken.remove(&taken.0) else { return };
+        self.unsettled -= 1;
+        self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
+        let is_there = self.queue(index).is_some_and(|queue| queue.number == number);
+        match (end, is_there) {
+            (TakenEnd::Settled(verdict), true) => self.judge_of_queue(NOBODY, index, item, verdict, now, fx),
+            (TakenEnd::Settled(Verdict::Accept | Verdict::Reject), false) => self.book_had(NOBODY, &item),
+            (_, false) => self.book_drop(None, item.message.address(), DropReason::QueueEnded),
+            (TakenEnd::NotGiven, true) => {
+                self.unsettle_one(index);
+                self.put_back(index, item);
+            }
+            (TakenEnd::Forbidden, true) => {
+                self.unsettle_one(index);
+                let journal = self.queue(index).map_or(0, super::Queue::journal_number);
+                self.book_drop(None, item.message.address(), DropReason::AccessDenied);
+                self.forget_item(journal, &item, false, fx);
+            }
+        }
+        if is_there {
+            self.pump_queue(index, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+
+    fn unsettle_one(&mut self, index: u32) {
+        if let Some(queue) = self.queue_mut(index) {
+            queue.unsettled -= 1;
+        }
+    }
+
+    /// Some have had their time.
+    pub(crate) fn on_taken_settle_due<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        // In the order in which they were taken, which is that of their times unless the limit was changed meanwhile.
+        while let Some((&id, _)) = self.taken.first_key_value().filter(|(_, taken)| taken.due <= now) {
+            self.end_taken(TakenId(id), TakenEnd::Settled(Verdict::Requeue), now, fx);
+        }
     }
 }

@@ -308,7 +308,7 @@ impl Kernel {
         self.routes.for_each_match(&next, |sink| match sink.kind {
             SinkKind::Binding => bindings.push(sink.target),
             SinkKind::Queue => queue = Some(sink.target),
-            SinkKind::Session | SinkKind::Group | SinkKind::Shard => has_others = true,
+            SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => has_others = true,
         });
         if let Some(queue) = queue
             && !route.queues.contains(&queue)

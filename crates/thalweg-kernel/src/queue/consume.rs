@@ -1,6 +1,7 @@
 //! Consumers come and go, and say how much they may have.
 
 use super::Consumer;
+use super::depth::Asked;
 use super::line::{LineConsumer, Source};
 use super::spec::{ConsumeSpec, Refusal, Verdict};
 use crate::Kernel;
@@ -206,7 +207,8 @@ impl Kernel {
             let Some(item) = queue.pop() else {
                 // If there is more, it is on disk, and comes as soon as it is fetched.
                 let left = queue.ready as u64;
-                return self.asks_deep(index, id, line, fx).then_some(left);
+                let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
+                return self.asks_deep(index, Asked::Line(id, line, settles), fx).then_some(left);
             };
             let left = queue.ready as u64;
             self.waiting -= 1;

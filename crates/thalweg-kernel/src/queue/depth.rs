@@ -7,9 +7,10 @@
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::effects::{Effects, Fetch, Holder, Spot};
-use crate::ids::SessionId;
+use crate::ids::{SessionId, ShardId};
 use crate::journal::{Record, Stored, Waiting};
 use crate::ledger::DropReason;
+use crate::shards::Asker;
 use crate::{QueueLimits, Safety};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Reliability, Time};
@@ -34,8 +35,17 @@ pub(super) struct Depth {
     first_order: i64,
     /// The kernel looks after it when a batch is written.
     watched: bool,
-    /// Somebody asked for one message and waits for what is being fetched: whose line, and whether it will settle.
-    asked: VecDeque<(SessionId, u16, bool)>,
+    /// Who asked for one message and waits for what is being fetched.
+    asked: VecDeque<Asked>,
+}
+
+/// Somebody who asked for one message.
+#[derive(Clone, Copy)]
+pub(super) enum Asked {
+    /// A line of a session, and whether it will settle the message.
+    Line(SessionId, u16, bool),
+    /// Somebody on that shard, who takes it by itself.
+    Apart(ShardId, Asker),
 }
 
 impl Depth {
@@ -193,14 +203,13 @@ impl Kernel {
     // --- one message at a time
 
     /// Whether somebody who asks for one message has to wait for it, because it is on disk.
-    pub(super) fn asks_deep<E: Effects>(&mut self, index: u32, id: SessionId, line: u16, fx: &mut E) -> bool {
-        let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
+    pub(super) fn asks_deep<E: Effects>(&mut self, index: u32, asked: Asked, fx: &mut E) -> bool {
         self.refill_queue(index, fx);
         let Some(queue) = self.queue_mut(index) else { return false };
         let has_some = queue.lanes.iter().any(|lane| !lane.is_empty());
         match queue.depth.as_deref_mut() {
             Some(depth) if !has_some => {
-                depth.asked.push_back((id, line, settles));
+                depth.asked.push_back(asked);
                 true
             }
             _ => false,
@@ -208,11 +217,18 @@ impl Kernel {
     }
 
     fn serve_asked<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
-        loop {
-            let Some(depth) = self.queue_mut(index).and_then(|queue| queue.depth.as_deref_mut()) else { return };
-            let Some((id, line, settles)) = depth.asked.pop_front() else { return };
-            let address = self.queue(index).map(|queue| queue.address.clone());
-            let Some(address) = address else { return };
+        let Some(queue) = self.queue_mut(index) else { return };
+        let address = queue.address.clone();
+        // Who has to wait again is in the next list, whatever becomes of this one's owner.
+        let asked = queue.depth.as_deref_mut().map(|depth| std::mem::take(&mut depth.asked)).unwrap_or_default();
+        for asked in asked {
+            let (id, line, settles) = match asked {
+                Asked::Line(id, line, settles) => (id, line, settles),
+                Asked::Apart(from, asker) => {
+                    self.serve_taker_again(from, asker, &address, now, fx);
+                    continue;
+                }
+            };
             let taken = self.take_one(id, line, &address, settles, now, fx);
             if !matches!(taken, Ok(Some(_)))
                 && let Some(link) = self.sessions.get(id).and_then(|session| session.link)

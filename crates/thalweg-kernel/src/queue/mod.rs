@@ -27,6 +27,8 @@ mod view;
 mod written;
 
 pub(crate) use accept::Queued;
+pub(crate) use apart::TakenApart;
+pub use apart::TakenEnd;
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::GivenUp;
 pub(crate) use exchange::Exchange;

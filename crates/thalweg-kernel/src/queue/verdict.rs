@@ -207,7 +207,7 @@ impl Kernel {
         self.groups.get(index as usize).and_then(Option::as_ref).is_some_and(|group| group.made == made)
     }
 
-    fn judge_of_queue<E: Effects>(
+    pub(super) fn judge_of_queue<E: Effects>(
         &mut self,
         id: SessionId,
         index: u32,
@@ -246,7 +246,7 @@ impl Kernel {
     }
 
     /// Its receiver has had it; a refusal is the receiver's own.
-    fn book_had(&mut self, id: SessionId, item: &Item) {
+    pub(super) fn book_had(&mut self, id: SessionId, item: &Item) {
         // Looking at the address costs more than the rest.
         let address = if self.accounts.are_kept() { item.message.address() } else { "" };
         self.book_delivered(id, address, item.message.payload().len());

@@ -2,7 +2,7 @@
 
 /// Values named by `u32`, in chunks: growing moves nothing, and a chunk whose values have all gone is freed.
 #[derive(Debug)]
-pub(super) struct Arena<T> {
+pub(crate) struct Arena<T> {
     chunks: Vec<Chunk<T>>,
     /// The chunks that have room, each once.
     open: Vec<u32>,
@@ -25,18 +25,18 @@ enum Slot<T> {
 }
 
 impl<T> Arena<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Arena { chunks: Vec::new(), open: Vec::new() }
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         match self.chunks.get((id / CHUNK) as usize)?.slots.get((id % CHUNK) as usize)? {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
         }
     }
 
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         match self.chunks.get_mut((id / CHUNK) as usize)?.slots.get_mut((id % CHUNK) as usize)? {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
@@ -44,7 +44,7 @@ impl<T> Arena<T> {
     }
 
     /// Keeps a value and returns its name, which may have been another value's before.
-    pub(super) fn add(&mut self, value: T) -> u32 {
+    pub(crate) fn add(&mut self, value: T) -> u32 {
         let at = match self.open.last() {
             Some(&at) => at,
             None => {
@@ -80,7 +80,7 @@ impl<T> Arena<T> {
     }
 
     /// Forgets a value.
-    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         let at = id / CHUNK;
         let chunk = self.chunks.get_mut(at as usize)?;
         let slot = chunk.slots.get_mut((id % CHUNK) as usize)?;
@@ -102,7 +102,7 @@ impl<T> Arena<T> {
     }
 
     /// All values with their names.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.chunks.iter().zip(0u32..).flat_map(|(chunk, at)| {
             chunk.slots.iter().zip(at * CHUNK..).filter_map(|(slot, id)| match slot {
                 Slot::Used(value) => Some((id, value)),
@@ -112,7 +112,7 @@ impl<T> Arena<T> {
     }
 
     /// Bytes of the chunks, not of what values point to.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.chunks.capacity() * size_of::<Chunk<T>>()
             + self.open.capacity() * size_of::<u32>()
             + self.chunks.iter().map(|chunk| chunk.slots.capacity() * size_of::<Slot<T>>()).sum::<usize>()
@@ -120,7 +120,7 @@ impl<T> Arena<T> {
 }
 
 /// Names no value.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Values per chunk.
 const CHUNK: u32 = 1024;

@@ -1,0 +1,14 @@
+//! Watches, reading last values and remembering them, without any protocol: kernels, their links and the mail between
+//! them, which may be slow.
+//!
+//! After every command the books are checked.
+
+mod keeping;
+mod lists;
+mod model;
+mod reading;
+mod replies;
+mod rights;
+mod shards;
+mod watching;
+mod world;

@@ -1,0 +1,397 @@
+//! Kernels, their links and the mail between them.
+
+use std::collections::{BTreeMap, VecDeque};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::journal::Record;
+use thalweg_kernel::{
+    Answer, Change, CloseReason, Closing, Delivery, Draft, DropReason, Effects, Fetch, Grants, Handover, Kernel,
+    LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome, Refusal, Safety, Sent, SessionId, ShardId,
+    ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd, WatchId, WatchRefused, Wish, home,
+};
+use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
+
+/// What came to a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Ready(u64, Option<String>),
+    Changed(u64),
+    Ended(u64, WatchEnd),
+    Read(Ticket, Option<String>),
+    /// `address=text`, and whether these are all.
+    Listed(Ticket, Vec<String>, bool),
+    /// Through a subscription; whether as a retained message.
+    Delivered(String, bool),
+}
+
+/// What kernels ask for.
+#[derive(Default)]
+pub struct Out {
+    shard: u16,
+    links: Vec<VecDeque<Event>>,
+    mails: BTreeMap<(u16, u16), VecDeque<ShardMessage>>,
+}
+
+pub fn text(message: &Message) -> String {
+    String::from_utf8_lossy(message.payload()).into_owned()
+}
+
+impl Out {
+    fn tell(&mut self, link: LinkId, event: Event) {
+        self.links[link.0 as usize].push_back(event);
+    }
+}
+
+impl Effects for Out {
+    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
+        let text = String::from_utf8_lossy(delivery.payload).into_owned();
+        self.tell(link, Event::Delivered(text, delivery.retain));
+        Sent::Room
+    }
+
+    fn release(&mut self, _: LinkId, _: Tag) {}
+
+    fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+
+    fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
+
+    fn send(&mut self, shard: ShardId, message: ShardMessage) {
+        self.mails.entry((self.shard, shard.0)).or_default().push_back(message);
+    }
+
+    fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
+        Sent::Gone
+    }
+
+    fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
+
+    fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
+        Spot::default()
+    }
+
+    fn pin(&mut self) {}
+
+    fn forget(&mut self, _: u64, _: u64, _: Tag) {}
+
+    fn hold(&mut self, _: LinkId) {}
+
+    fn fetch(&mut self, _: Fetch) {}
+
+    fn last_value_read(&mut self, link: LinkId, ticket: Ticket, value: Option<&Message>) {
+        self.tell(link, Event::Read(ticket, value.map(text)));
+    }
+
+    fn last_values_listed(&mut self, link: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool) {
+        let shown = values.iter().map(|value| format!("{}={}", value.address(), text(value))).collect();
+        self.tell(link, Event::Listed(ticket, shown, complete));
+    }
+
+    fn watch_ready(&mut self, link: LinkId, cookie: u64, value: Option<&Message>) {
+        self.tell(link, Event::Ready(cookie, value.map(text)));
+    }
+
+    fn value_changed(&mut self, link: LinkId, cookie: u64) {
+        self.tell(link, Event::Changed(cookie));
+    }
+
+    fn watch_ended(&mut self, link: LinkId, cookie: u64, why: WatchEnd) {
+        self.tell(link, Event::Ended(cookie, why));
+    }
+
+    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
+}
+
+/// Somebody with a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub shard: usize,
+    pub session: SessionId,
+    pub link: LinkId,
+}
+
+/// A watch and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    pub who: Who,
+    pub id: WatchId,
+    pub cookie: u64,
+}
+
+/// See the module.
+pub struct World {
+    pub now: Time,
+    pub kernels: Vec<Kernel>,
+    /// Mail is delivered only when that is asked for.
+    pub mail_is_slow: bool,
+    out: Out,
+    cookies: u64,
+}
+
+/// A draft that becomes the last value.
+pub fn retained<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
+    Draft { retain: RetainOp::Set, ..draft(address, text) }
+}
+
+/// One that clears it.
+pub fn clear(address: &str) -> Draft<'_> {
+    Draft { retain: RetainOp::Clear, ..draft(address, "") }
+}
+
+pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
+    Draft {
+        address,
+        payload: text.as_bytes(),
+        reliability: Reliability::AtMostOnce,
+        retain: RetainOp::None,
+        expires_in: None,
+        priority: 0,
+        properties: None,
+        ticket: 0,
+        native: None,
+    }
+}
+
+impl World {
+    pub fn new(shards: u16) -> World {
+        World::with(shards, Limits::default())
+    }
+
+    pub fn with(shards: u16, limits: Limits) -> World {
+        let limits = Limits { ledger_prefixes: ["a".into(), "b".into()].into(), ..limits };
+        let kernels = (0..shards).map(|shard| Kernel::new(limits.clone(), ShardId(shard), shards, 7)).collect();
+        World { now: Time::from_secs(1_000), kernels, mail_is_slow: false, out: Out::default(), cookies: 0 }
+    }
+
+    /// Does something on a shard, and all that follows from it unless mail is slow; then the books must balance.
+    pub fn run<R>(&mut self, shard: usize, f: impl FnOnce(&mut Kernel, &mut Out, Time) -> R) -> R {
+        self.tick();
+        self.out.shard = shard as u16;
+        let result = f(&mut self.kernels[shard], &mut self.out, self.now);
+        if !self.mail_is_slow {
+            self.deliver_mails();
+        }
+        self.check();
+        result
+    }
+
+    /// No two moments are the same.
+    fn tick(&mut self) {
+        self.now += Span::from_nanos(1_000);
+    }
+
+    /// Pairs of shards between which something is under way.
+    pub fn ways(&self) -> Vec<(u16, u16)> {
+        self.out.mails.iter().filter(|(_, mails)| !mails.is_empty()).map(|(way, _)| *way).collect()
+    }
+
+    /// Delivers the oldest mail between two shards.
+    pub fn deliver_mail(&mut self, way: (u16, u16)) {
+        let Some(mail) = self.out.mails.get_mut(&way).and_then(VecDeque::pop_front) else { return };
+        self.tick();
+        self.out.shard = way.1;
+        self.kernels[usize::from(way.1)].on_shard(ShardId(way.0), mail, self.now, &mut self.out);
+    }
+
+    /// Delivers all mail.
+    pub fn deliver_mails(&mut self) {
+        while let Some(way) = self.ways().first() {
+            self.deliver_mail(*way);
+        }
+    }
+
+    /// What every command must leave behind.
+    pub fn check(&self) {
+        let sum = |of: fn(&Ledger) -> u64| self.kernels.iter().map(|kernel| of(kernel.ledger())).sum::<u64>();
+        let waiting = self.kernels.iter().map(|kernel| kernel.totals().waiting as u64).sum::<u64>();
+        let in_flight = self.kernels.iter().map(|kernel| kernel.totals().in_flight as u64).sum::<u64>();
+        let came = sum(|ledger| ledger.routed + ledger.restored);
+        let gone = sum(|ledger| ledger.delivered + ledger.expired + ledger.dropped_total());
+        assert_eq!(came, gone + waiting + in_flight, "copies: {waiting} wait, {in_flight} unsettled");
+        for kernel in &self.kernels {
+            let ledger = kernel.ledger();
+            let became = ledger.matched + ledger.unmatched + ledger.refused + ledger.repeated;
+            assert_eq!(ledger.received + ledger.own, became, "publishes: {ledger:?}");
+            if kernel.totals().watches == 0 && kernel.totals().retained + kernel.totals().kept_values == 0 {
+                assert_eq!(kernel.bytes_held(), 0, "bytes of nothing");
+            }
+        }
+    }
+
+    // --- sessions
+
+    pub fn connect(&mut self, shard: usize) -> Who {
+        self.connect_with(shard, Access::ALL)
+    }
+
+    pub fn connect_with(&mut self, shard: usize, access: Access) -> Who {
+        self.out.links.push(VecDeque::new());
+        let link = LinkId(self.out.links.len() as u32 - 1);
+        let name = format!("client-{}", link.0);
+        let open = OpenSession {
+            client: &name,
+            link,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            access,
+            user: None,
+            dialect: "none",
+            grants: Grants::default(),
+        };
+        let opened = self.run(shard, |kernel, out, now| {
+            let opened = kernel.open_session(open, now, out).expect("there is room");
+            kernel.start(opened.session, now, out);
+            opened
+        });
+        Who { shard, session: opened.session, link }
+    }
+
+    pub fn leave(&mut self, who: Who) {
+        self.run(who.shard, |kernel, out, now| {
+            kernel.close_link(who.session, who.link, Closing::Clean, None, now, out);
+        });
+    }
+
+    pub fn subscribe(&mut self, who: Who, filter: &str) {
+        let wish = Wish {
+            filter,
+            group: None,
+            reliability: Reliability::AtMostOnce,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Always,
+            id: 0,
+        };
+        self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+    }
+
+    pub fn publish(&mut self, who: Who, draft: Draft<'_>) -> Outcome {
+        self.run(who.shard, |kernel, out, now| kernel.publish(who.session, draft, now, out).outcome)
+    }
+
+    /// Not retained.
+    pub fn say(&mut self, who: Who, address: &str, text: &str) -> Outcome {
+        self.publish(who, draft(address, text))
+    }
+
+    pub fn say_with(&mut self, who: Who, address: &str, text: &str, properties: &Properties) -> Outcome {
+        self.publish(who, Draft { properties: Some(properties), ..draft(address, text) })
+    }
+
+    // --- watches
+
+    pub fn try_watch(&mut self, who: Who, address: &str, depth: u16) -> Result<Watch, WatchRefused> {
+        self.cookies += 1;
+        let cookie = self.cookies;
+        let id = self
+            .run(who.shard, |kernel, out, now| kernel.watch(who.session, who.link, cookie, address, depth, now, out))?;
+        Ok(Watch { who, id, cookie })
+    }
+
+    pub fn watch(&mut self, who: Who, address: &str, depth: u16) -> Watch {
+        self.try_watch(who, address, depth).expect("it may watch")
+    }
+
+    /// Watches, and says what it begins with.
+    pub fn begin(&mut self, who: Who, address: &str, depth: u16) -> (Watch, Option<String>) {
+        let watch = self.watch(who, address, depth);
+        match &self.events(who)[..] {
+            [.., Event::Ready(cookie, value)] if *cookie == watch.cookie => (watch, value.clone()),
+            other => panic!("{other:?} instead of the beginning"),
+        }
+    }
+
+    pub fn take(&mut self, watch: Watch) -> Option<Change> {
+        let change = self.run(watch.who.shard, |kernel, _, now| kernel.take_watched(watch.id, now));
+        self.check();
+        change
+    }
+
+    /// All that waits; `-` where the value is gone.
+    pub fn take_all(&mut self, watch: Watch) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(change) = self.take(watch) {
+            all.push(match change {
+                Change::Value(message) => text(&message),
+                Change::Gone => "-".into(),
+            });
+        }
+        all
+    }
+
+    pub fn unwatch(&mut self, watch: Watch) {
+        self.run(watch.who.shard, |kernel, out, now| kernel.unwatch(watch.id, now, out));
+    }
+
+    /// What came to a link since this was asked last.
+    pub fn events(&mut self, who: Who) -> Vec<Event> {
+        self.out.links[who.link.0 as usize].drain(..).collect()
+    }
+
+    // --- reading
+
+    /// Nothing if it may not.
+    pub fn read(&mut self, who: Who, address: &str) -> Option<Option<String>> {
+        let may =
+            self.run(who.shard, |kernel, out, now| kernel.read_last_value(who.session, who.link, 9, address, now, out));
+        match &self.events(who)[..] {
+            [Event::Read(9, value)] if may => Some(value.clone()),
+            [] if !may => None,
+            other => panic!("{other:?} instead of an answer"),
+        }
+    }
+
+    /// Nothing if it may not.
+    pub fn list(&mut self, who: Who, filter: &str, max: usize) -> Option<(Vec<String>, bool)> {
+        let may = self.run(who.shard, |kernel, out, now| {
+            kernel.list_last_values(who.session, who.link, 8, filter, max, now, out)
+        });
+        while let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
+            self.run(shard, |kernel, out, now| kernel.work(now, out));
+        }
+        match &self.events(who)[..] {
+            [Event::Listed(8, values, complete)] if may => Some((values.clone(), *complete)),
+            [] if !may => None,
+            other => panic!("{other:?} instead of an answer"),
+        }
+    }
+
+    pub fn keep_last(&mut self, shard: usize, address: &str, keep: bool) -> bool {
+        self.run(shard, |kernel, out, _| kernel.keep_last(address, keep, out))
+    }
+
+    // --- time
+
+    pub fn wait(&mut self, span: Span) {
+        self.now += span;
+        for shard in 0..self.kernels.len() {
+            self.run(shard, |kernel, out, now| {
+                kernel.on_timeout(now, out);
+                kernel.work(now, out);
+            });
+        }
+    }
+
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.kernels.iter().map(|kernel| kernel.ledger().dropped[reason as usize]).sum()
+    }
+}
+
+/// An address whose home is that shard.
+pub fn address_at(shard: u16, shards: u16) -> String {
+    let all = (0..).map(|number| format!("a/{number}"));
+    all.into_iter().find(|address| home(address, shards) == ShardId(shard)).expect("one of them is")
+}
+
+/// Enough randomness for tests; a seed reproduces a run.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % sides as u64) as usize
+    }
+}
