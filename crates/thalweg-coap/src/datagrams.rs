@@ -41,6 +41,24 @@ impl Datagrams {
         })
     }
 
+    /// The bytes of the last one.
+    #[inline]
+    pub(crate) fn last(&self) -> &[u8] {
+        self.bytes.get(self.start_of_last()..).unwrap_or_default()
+    }
+
+    /// Takes the last one back.
+    pub(crate) fn retract(&mut self) {
+        self.bytes.truncate(self.start_of_last());
+        self.ends.pop();
+    }
+
+    #[inline]
+    fn start_of_last(&self) -> usize {
+        let before = self.ends.len().checked_sub(2).and_then(|at| self.ends.get(at));
+        before.map_or(0, |(_, end)| *end as usize)
+    }
+
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
@@ -91,6 +109,11 @@ mod tests {
         let seen: Vec<_> = all.iter().map(|(to, bytes)| (to.port(), bytes.to_vec())).collect();
         assert_eq!(seen, [(1, b"one".to_vec()), (3, b"three".to_vec())]);
         assert_eq!((all.len(), all.bytes(), all.is_empty()), (2, 8, false));
+        assert_eq!(all.last(), b"three");
+        all.retract();
+        assert_eq!((all.last(), all.len()), (&b"one"[..], 1));
+        all.retract();
+        assert_eq!((all.last(), all.len()), (&b""[..], 0));
         all.clear();
         assert!(all.is_empty() && all.iter().next().is_none());
         all.shrink(0);

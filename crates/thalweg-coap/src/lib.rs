@@ -6,23 +6,31 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod blockwise;
 mod client;
 mod code;
 pub mod content_format;
 mod datagrams;
+mod dedup;
+mod echo;
 mod encoder;
+mod endpoint;
 pub mod link_format;
 mod message;
 mod no_response;
+mod observe;
 pub mod option;
 mod options;
 mod outgoing;
+mod peer;
 pub mod pubsub;
 mod sequence;
 mod server;
+mod slots;
 pub mod stream;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod token;
 mod transmission;
 pub mod uri;
@@ -34,7 +42,7 @@ pub use datagrams::Datagrams;
 pub use encoder::{Encoder, empty};
 pub use message::{DecodeError, Kind, Malformed, Message};
 pub use no_response::NoResponse;
-pub use options::{OptionIter, Options};
+pub use options::{OptionIter, OptionValues, Options};
 pub use outgoing::{OptionOut, Response, SharedBody, Value};
 pub use sequence::{Observe, Sequence};
 pub use server::*;

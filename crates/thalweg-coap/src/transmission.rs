@@ -77,7 +77,12 @@ mod tests {
 
     #[test]
     fn absurd_parameters_saturate() {
-        let t = Transmission { ack_timeout: Span::FOREVER, max_retransmit: 255, ack_random_percent: 0, ..Default::default() };
+        let t = Transmission {
+            ack_timeout: Span::FOREVER,
+            max_retransmit: 255,
+            ack_random_percent: 0,
+            ..Default::default()
+        };
         assert!(t.exchange_lifetime().nanos() > 0 && t.non_lifetime().nanos() > 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use crate::{Code, Options, Token};
+use crate::{Code, Observe, Options, Token};
 
 /// Names a peer of one machine while it is known; may name another one after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,15 +67,6 @@ pub struct Request<'b> {
     /// The observation that this peer has with this token, and its cookie. On [`Observe::Register`] it goes on if the
     /// application calls `observe` with this exchange; on [`Observe::Deregister`] it has ended, and there is no notice.
     pub relation: Option<(RelationId, u64)>,
-}
-
-/// What a request says of observing. RFC 7641 §2
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Observe {
-    /// 0: tell me of changes. Call `observe`, then respond.
-    Register,
-    /// 1: no more.
-    Deregister,
 }
 
 /// What happened without a request, or what may be done now.

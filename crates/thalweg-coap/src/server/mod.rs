@@ -1,17 +1,31 @@
 //! The server's end of all conversations over one datagram socket.
 
 mod event;
+mod exchange;
+mod notify;
+mod receive;
+mod respond;
 mod settings;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
 use thalweg_wire::{Span, Time};
 
 pub use event::*;
 pub use settings::{EchoForObserve, ServerSettings};
 
-use crate::{Datagrams, Response, SharedBody};
+use self::exchange::Exchanges;
+use crate::blockwise::{KeptResponses, Transfers};
+use crate::dedup::Remembered;
+use crate::echo::Echo;
+use crate::endpoint::Endpoint;
+use crate::observe::Relation;
+use crate::slots::{NONE, Slots};
+use crate::timers::TimerKind;
+use crate::{Datagrams, option};
 
 /// The server's end of all conversations over one datagram socket: datagrams in, events out; verbs write datagrams.
 ///
@@ -22,14 +36,53 @@ use crate::{Datagrams, Response, SharedBody};
 #[derive(Debug)]
 pub struct ServerSide {
     settings: Arc<ServerSettings>,
+    /// Bit n: the option n is understood.
+    understood: u64,
+    exchange_lifetime: Span,
+    non_lifetime: Span,
+    /// For fingerprints and cache keys.
+    hasher: FixedState,
+    echo: Echo,
+    endpoint: Endpoint,
+    relations: Slots<Relation>,
+    exchanges: Exchanges,
+    remembered: Remembered,
+    transfers: Transfers,
+    kept: KeptResponses,
+    notices: VecDeque<Notice>,
+    /// The time of the last call that told it.
+    now: Time,
     counts: ServerCounts,
 }
+
+/// Peers and answers that are forgotten for their age in one go.
+const FORGOTTEN_AT_ONCE: usize = 1024;
 
 impl ServerSide {
     /// A machine without peers. `seed` chooses message ids and the keys of hashes: nobody outside should know it.
     pub fn new(settings: Arc<ServerSettings>, seed: u64) -> Self {
-        let _ = seed;
-        ServerSide { settings, counts: ServerCounts::default() }
+        let transmission = settings.transmission.clone();
+        let mut endpoint = Endpoint::new(transmission, settings.waiting_per_peer, settings.sendings_max, seed);
+        let key = [endpoint.throw(), endpoint.throw() ^ seed];
+        let mut server = ServerSide {
+            understood: 0,
+            exchange_lifetime: Span::ZERO,
+            non_lifetime: Span::ZERO,
+            hasher: FixedState::with_seed(endpoint.throw()),
+            echo: Echo::new(key, settings.echo_lifetime),
+            endpoint,
+            relations: Slots::default(),
+            exchanges: Exchanges::default(),
+            remembered: Remembered::default(),
+            transfers: Transfers::default(),
+            kept: KeptResponses::default(),
+            notices: VecDeque::new(),
+            now: Time::ZERO,
+            counts: ServerCounts::default(),
+            settings: settings.clone(),
+        };
+        server.set_settings(settings);
+        server
     }
 
     /// The settings in force.
@@ -39,130 +92,117 @@ impl ServerSide {
 
     /// Other settings from now on. What they limit and is there already stays.
     pub fn set_settings(&mut self, settings: Arc<ServerSettings>) {
+        let own = [option::BLOCK1, option::BLOCK2];
+        let understood = settings.understood_options.iter().chain(&own).filter(|number| **number < 64);
+        self.understood = understood.fold(0, |bits, number| bits | 1 << number);
+        self.exchange_lifetime = settings.transmission.exchange_lifetime();
+        self.non_lifetime = settings.transmission.non_lifetime();
+        self.echo.set_lifetime(settings.echo_lifetime);
+        self.endpoint.transmission = settings.transmission.clone();
+        self.endpoint.waiting_per_peer = settings.waiting_per_peer;
+        self.endpoint.sendings_max = settings.sendings_max;
         self.settings = settings;
-    }
-
-    /// Takes one datagram. The event borrows from the datagram only, so the machine can be used while it is held.
-    pub fn handle_datagram<'b>(
-        &mut self,
-        from: SocketAddr,
-        datagram: &'b [u8],
-        now: Time,
-        out: &mut Datagrams,
-    ) -> Option<Event<'b>> {
-        let _ = (from, datagram, now, out);
-        None
-    }
-
-    /// Answers a request: in its acknowledgement if that has not left, separately (confirmable or not as the request
-    /// was) otherwise. Says whether the request still waited.
-    pub fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time, out: &mut Datagrams) -> bool {
-        let _ = (exchange, response, now, out);
-        false
-    }
-
-    /// Says that the answer will take long: the acknowledgement leaves now.
-    pub fn respond_later(&mut self, exchange: ExchangeId, now: Time, out: &mut Datagrams) {
-        let _ = (exchange, now, out);
-    }
-
-    /// Says that there will be no answer: a confirmable request is acknowledged and no more.
-    pub fn ignore(&mut self, exchange: ExchangeId, now: Time, out: &mut Datagrams) {
-        let _ = (exchange, now, out);
-    }
-
-    /// Accepts the observation that this request asked for; `respond` to it with 2.05 or 2.03 is the first notification.
-    /// `cookie` is the application's name for it, `check` how long it may go unconfirmed if not
-    /// `ServerSettings::confirm_within`. If the peer observes with this token already, that observation goes on.
-    pub fn observe(
-        &mut self,
-        exchange: ExchangeId,
-        cookie: u64,
-        check: Option<Span>,
-        now: Time,
-    ) -> Result<RelationId, ObserveRefused> {
-        let _ = (exchange, cookie, check, now);
-        Err(ObserveRefused::NotAsked)
-    }
-
-    /// Tells an observer of a new state. On [`Notified::Busy`] keep the newest state until [`Notice::Ready`].
-    pub fn notify(
-        &mut self,
-        relation: RelationId,
-        body: &Arc<SharedBody>,
-        delivery: Delivery,
-        now: Time,
-        out: &mut Datagrams,
-    ) -> Notified {
-        let _ = (relation, body, delivery, now, out);
-        Notified::Gone
-    }
-
-    /// Takes back a `notify` that was refused as busy: there is nothing to say any more, and no notice will come.
-    pub fn nothing_to_notify(&mut self, relation: RelationId) {
-        let _ = relation;
-    }
-
-    /// Ends an observation, with a last notification that says why, such as 4.04, or without a word: the next thing the
-    /// observer hears of it is then silence. There is no notice.
-    pub fn end_observation(&mut self, relation: RelationId, last: Option<&Arc<SharedBody>>, now: Time, out: &mut Datagrams) {
-        let _ = (relation, last, now, out);
-    }
-
-    /// What is known of an observation.
-    pub fn relation(&self, relation: RelationId) -> Option<RelationState> {
-        let _ = relation;
-        None
-    }
-
-    /// Where a peer is.
-    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
-        let _ = peer;
-        None
-    }
-
-    /// Says that a peer is where it seems to be.
-    pub fn prove(&mut self, peer: PeerId) {
-        let _ = peer;
-    }
-
-    /// Says that nobody is at an address any more: everything that goes on with it ends, observations with notices.
-    pub fn peer_gone(&mut self, address: SocketAddr) {
-        let _ = address;
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Datagrams) {
-        let _ = (now, out);
+        self.now = now;
+        while let Some(timer) = self.endpoint.timers.pop(now) {
+            match timer.kind {
+                TimerKind::Sending if timer.is_of(self.endpoint.sendings.generation(timer.index)) => {
+                    self.sending_due(timer.index, now, out);
+                }
+                TimerKind::Check if timer.is_of(self.relations.generation(timer.index)) => {
+                    self.check(timer.index, now);
+                }
+                TimerKind::Pace if timer.is_of(self.endpoint.peers.slots.generation(timer.index)) => {
+                    self.pace_due(timer.index, now);
+                }
+                _ => {}
+            }
+        }
+        self.attend_exchanges(now, out);
+        self.transfers.forget_old(self.settings.transfer_idle, now);
+        self.kept.forget_old(self.settings.transfer_idle, now);
+        self.remembered.forget_old(self.exchange_lifetime, now, FORGOTTEN_AT_ONCE);
+        self.endpoint.peers.forget_idle(self.settings.peer_idle, now, FORGOTTEN_AT_ONCE);
     }
 
     /// When something will be due; [`Time::NEVER`] if nothing will.
     pub fn poll_timeout(&self) -> Time {
-        Time::NEVER
+        let blocks = self.transfers.next().min(self.kept.next());
+        self.endpoint.timers.next().min(self.exchanges.next()).min(blocks)
     }
 
     /// What happened beside requests.
     pub fn poll_event(&mut self) -> Option<Notice> {
-        None
+        self.notices.pop_front()
+    }
+
+    /// Where a peer is.
+    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.endpoint.peers.slots.get(peer.0).map(|peer| peer.address)
+    }
+
+    /// Says that a peer is where it seems to be.
+    pub fn prove(&mut self, peer: PeerId) {
+        if let Some(peer) = self.endpoint.peers.slots.get_mut(peer.0) {
+            peer.proven = true;
+        }
+    }
+
+    /// Says that nobody is at an address any more: everything that goes on with it ends, observations with notices.
+    pub fn peer_gone(&mut self, address: SocketAddr) {
+        let peers = &self.endpoint.peers;
+        let Some(peer) = peers.find(address, peers.hash(address)) else { return };
+        self.endpoint.remove_all(peer);
+        // What was in flight has gone with that.
+        let mut index = self.endpoint.peers.slots.get(peer).map_or(NONE, |peer| peer.relations);
+        while let Some(relation) = self.relations.get_mut(index) {
+            relation.sending = NONE;
+            index = relation.next;
+        }
+        // Nothing is left that could leave because of this.
+        self.end_all(peer, ObservationEnd::PeerGone, self.now, &mut Datagrams::new());
+        if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
+            record.proven = self.settings.addresses_are_proven;
+            record.round_trip = 0;
+        }
     }
 
     /// How many peers are known.
     pub fn peers(&self) -> usize {
-        0
+        self.endpoint.peers.slots.len()
     }
 
     /// How many observations there are.
     pub fn relations(&self) -> usize {
-        0
+        self.relations.len()
     }
 
     /// What was seen and done.
     pub fn counts(&self) -> ServerCounts {
-        self.counts
+        ServerCounts {
+            peers_displaced: self.endpoint.peers.displaced,
+            remembered_displaced: self.remembered.displaced,
+            transfers_displaced: self.transfers.displaced,
+            confirmable: self.endpoint.counts.confirmable,
+            retransmissions: self.endpoint.counts.retransmissions,
+            timeouts: self.endpoint.counts.timeouts,
+            ..self.counts
+        }
     }
 
     /// Memory by what it is for.
     pub fn bytes(&self) -> ServerBytes {
-        ServerBytes::default()
+        ServerBytes {
+            peers: self.endpoint.peers.bytes(),
+            relations: self.relations.bytes(),
+            sendings: self.endpoint.sending_bytes(),
+            timers: self.endpoint.timers.bytes() + self.notices.capacity() * size_of::<Notice>(),
+            exchanges: self.exchanges.bytes(),
+            remembered: self.remembered.bytes(),
+            transfers: self.transfers.bytes() + self.kept.bytes(),
+        }
     }
 }

@@ -1,0 +1,341 @@
+//! Requests that come in blocks, and responses that are kept so that they can go in blocks. RFC 7959
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use thalweg_wire::{Span, Time};
+
+use crate::{Code, Options, ServerSettings, option};
+
+/// Bodies by what names them: peer and cache key, see [`key_of`].
+type Bodies<T> = HashMap<u64, T, FixedState>;
+
+/// A request of which not all blocks have come.
+#[derive(Debug)]
+struct Transfer {
+    peer: u64,
+    body: Vec<u8>,
+    blocks: u32,
+    seen: Time,
+}
+
+/// Requests in blocks. Each is handed out whole or not at all. RFC 7959 §2.5
+#[derive(Debug, Default)]
+pub(crate) struct Transfers {
+    all: Bodies<Transfer>,
+    bytes: usize,
+    /// When the first of them may be too old; may come early.
+    next: Option<Time>,
+    pub displaced: u64,
+}
+
+/// What a block did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Gathered {
+    /// There are more to come.
+    More,
+    /// It was the last one.
+    Whole(Vec<u8>),
+    /// It is not the one behind those that came: 4.08.
+    Gap,
+    /// The body is too large: 4.13.
+    TooLarge,
+    /// There are too many: 5.03.
+    Full,
+}
+
+/// A block of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'b> {
+    pub key: u64,
+    /// Hash of the peer's address.
+    pub peer: u64,
+    /// Where it belongs.
+    pub offset: usize,
+    pub bytes: &'b [u8],
+    pub more: bool,
+}
+
+impl Transfers {
+    /// Takes a block; blocks come in order, because each but the first waits for the answer to the one before.
+    pub fn gather(&mut self, part: Part<'_>, settings: &ServerSettings, now: Time) -> Gathered {
+        if part.offset + part.bytes.len() > settings.transfer_bytes_max {
+            self.forget(part.key);
+            return Gathered::TooLarge;
+        }
+        if part.offset == 0 {
+            self.forget(part.key);
+            if !self.make_room(part, settings, now) {
+                return Gathered::Full;
+            }
+            let transfer = Transfer { peer: part.peer, body: Vec::new(), blocks: 0, seen: now };
+            self.all.insert(part.key, transfer);
+            self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + settings.transfer_idle));
+        }
+        let Some(transfer) = self.all.get_mut(&part.key) else { return Gathered::Gap };
+        if transfer.body.len() != part.offset {
+            return Gathered::Gap;
+        }
+        if self.bytes + part.bytes.len() > settings.transfers_bytes_max {
+            self.forget(part.key);
+            return Gathered::Full;
+        }
+        let before = transfer.body.capacity();
+        transfer.body.extend_from_slice(part.bytes);
+        transfer.blocks += 1;
+        transfer.seen = now;
+        self.bytes += transfer.body.capacity() - before;
+        match part.more {
+            true => Gathered::More,
+            false => Gathered::Whole(self.forget(part.key).unwrap_or_default()),
+        }
+    }
+
+    /// Forgets those that were silent for too long.
+    pub fn forget_old(&mut self, idle: Span, now: Time) {
+        if self.next.is_none_or(|at| at > now) {
+            return;
+        }
+        let mut next = None;
+        self.all.retain(|_, transfer| {
+            let until = transfer.seen + idle;
+            let stays = until > now;
+            if stays {
+                next = Some(next.unwrap_or(Time::NEVER).min(until));
+            } else {
+                self.bytes -= transfer.body.capacity();
+            }
+            stays
+        });
+        self.next = next;
+    }
+
+    /// When [`Transfers::forget_old`] has something to do.
+    pub fn next(&self) -> Time {
+        self.next.unwrap_or(Time::NEVER)
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.all.allocation_size()
+    }
+
+    pub fn forget(&mut self, key: u64) -> Option<Vec<u8>> {
+        let transfer = self.all.remove(&key)?;
+        self.bytes -= transfer.body.capacity();
+        Some(transfer.body)
+    }
+
+    /// Sees to it that one more is within the limits of its peer and of all.
+    fn make_room(&mut self, part: Part<'_>, settings: &ServerSettings, now: Time) -> bool {
+        let of_peer = self.all.values().filter(|transfer| transfer.peer == part.peer).count();
+        if of_peer >= usize::from(settings.transfers_per_peer.max(1)) {
+            let oldest = self.all.iter().filter(|(_, t)| t.peer == part.peer).min_by_key(|(_, t)| t.seen);
+            self.displace(oldest.map(|(key, _)| *key));
+        } else if self.all.len() >= settings.transfers_max {
+            // Whoever makes addresses up sends first blocks only, because the answers go elsewhere.
+            let stuck = |t: &Transfer| t.blocks <= 1 && now.since(t.seen) >= settings.transmission.ack_timeout;
+            let oldest = self.all.iter().filter(|(_, t)| stuck(t)).min_by_key(|(_, t)| t.seen);
+            self.displace(oldest.map(|(key, _)| *key));
+        }
+        self.all.len() < settings.transfers_max
+    }
+
+    fn displace(&mut self, key: Option<u64>) {
+        if key.and_then(|key| self.forget(key)).is_some() {
+            self.displaced += 1;
+        }
+    }
+}
+
+/// A response of which further blocks may be asked for.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub code: Code,
+    /// Its options as they are on the wire.
+    pub options: Vec<u8>,
+    pub payload: Vec<u8>,
+    seen: Time,
+}
+
+/// Responses to requests that must not be carried out again for each block.
+#[derive(Debug, Default)]
+pub(crate) struct KeptResponses {
+    all: Bodies<Kept>,
+    bytes: usize,
+    next: Option<Time>,
+}
+
+impl KeptResponses {
+    /// Keeps one. The oldest go if there are too many, or this one if it is too large.
+    pub fn insert(&mut self, key: u64, code: Code, options: Vec<u8>, payload: &[u8], s: &ServerSettings, now: Time) {
+        self.forget(key);
+        let bytes = options.len() + payload.len();
+        while self.all.len() >= s.kept_responses_max || self.bytes + bytes > s.kept_responses_bytes_max {
+            let oldest = self.all.iter().min_by_key(|(_, kept)| kept.seen).map(|(key, _)| *key);
+            let Some(oldest) = oldest else { return };
+            self.forget(oldest);
+        }
+        self.bytes += bytes;
+        self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + s.transfer_idle));
+        self.all.insert(key, Kept { code, options, payload: payload.to_vec(), seen: now });
+    }
+
+    /// The response to a request; it is kept for longer now.
+    pub fn get(&mut self, key: u64, now: Time) -> Option<&Kept> {
+        let kept = self.all.get_mut(&key)?;
+        kept.seen = now;
+        Some(kept)
+    }
+
+    /// Forgets those that nobody asked for.
+    pub fn forget_old(&mut self, idle: Span, now: Time) {
+        if self.next.is_none_or(|at| at > now) {
+            return;
+        }
+        let mut next = None;
+        self.all.retain(|_, kept| {
+            let until = kept.seen + idle;
+            if until > now {
+                next = Some(next.unwrap_or(Time::NEVER).min(until));
+                return true;
+            }
+            self.bytes -= kept.options.len() + kept.payload.len();
+            false
+        });
+        self.next = next;
+    }
+
+    pub fn next(&self) -> Time {
+        self.next.unwrap_or(Time::NEVER)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.all.allocation_size()
+    }
+
+    fn forget(&mut self, key: u64) {
+        if let Some(kept) = self.all.remove(&key) {
+            self.bytes -= kept.options.len() + kept.payload.len();
+        }
+    }
+}
+
+/// What blocks of one request have in common: peer, method, and all options but those that speak of blocks or of one
+/// message alone. Request-Tag is one of them, so that blocks with different tags are not put together. RFC 9175 §3
+pub(crate) fn key_of(hasher: &FixedState, peer: u64, code: Code, options: &Options<'_>) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u64(peer ^ u64::from(code.0));
+    for (number, value) in options.iter() {
+        let is_of_message = matches!(
+            number,
+            option::OBSERVE
+                | option::HOP_LIMIT
+                | option::BLOCK2
+                | option::BLOCK1
+                | option::SIZE2
+                | option::SIZE1
+                | option::ECHO
+                | option::NO_RESPONSE
+        );
+        if !is_of_message {
+            hasher.write_u32(u32::from(number) << 16 | value.len() as u32 & 0xFFFF);
+            hasher.write(value);
+        }
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Encoder;
+
+    fn part(key: u64, peer: u64, offset: usize, bytes: &[u8], more: bool) -> Part<'_> {
+        Part { key, peer, offset, bytes, more }
+    }
+
+    #[test]
+    fn blocks_in_order_make_a_body_and_gaps_do_not() {
+        let (mut all, s) = (Transfers::default(), ServerSettings::default());
+        assert_eq!(all.gather(part(1, 1, 16, &[0; 16], true), &s, Time::ZERO), Gathered::Gap);
+        assert_eq!(all.gather(part(1, 1, 0, &[1; 16], true), &s, Time::ZERO), Gathered::More);
+        assert_eq!(all.gather(part(1, 1, 32, &[3; 16], true), &s, Time::ZERO), Gathered::Gap);
+        assert_eq!(all.gather(part(1, 1, 16, &[2; 16], true), &s, Time::ZERO), Gathered::More);
+        let whole = [[1; 16], [2; 16]].concat().into_iter().chain([3]).collect();
+        assert_eq!(all.gather(part(1, 1, 32, &[3], false), &s, Time::ZERO), Gathered::Whole(whole));
+        assert_eq!((all.len(), all.bytes), (0, 0));
+    }
+
+    #[test]
+    fn transfers_have_limits_of_size_number_and_time() {
+        let s = ServerSettings {
+            transfer_bytes_max: 32,
+            transfers_per_peer: 2,
+            transfers_max: 3,
+            transfers_bytes_max: 1000,
+            ..ServerSettings::default()
+        };
+        let mut all = Transfers::default();
+        let at = Time::from_secs;
+        assert_eq!(all.gather(part(1, 1, 0, &[0; 33], true), &s, at(0)), Gathered::TooLarge);
+        for (key, second) in [(1, 0), (2, 1), (3, 2)] {
+            assert_eq!(all.gather(part(key, 1, 0, &[0; 16], true), &s, at(second)), Gathered::More);
+        }
+        assert_eq!((all.len(), all.displaced), (2, 1), "the oldest of this peer went");
+        assert_eq!(all.gather(part(4, 4, 0, &[0; 16], true), &s, at(2)), Gathered::More);
+        assert_eq!(all.gather(part(5, 5, 0, &[0; 16], true), &s, at(2)), Gathered::Full, "all are young");
+        assert_eq!(all.gather(part(5, 5, 0, &[0; 16], true), &s, at(9)), Gathered::More, "one that is stuck went");
+        assert_eq!(all.next(), at(60), "of what has gone, but early is right");
+        all.forget_old(s.transfer_idle, at(62));
+        assert_eq!(all.len(), 1);
+        all.forget_old(s.transfer_idle, at(70));
+        assert_eq!((all.len(), all.bytes, all.next()), (0, 0, Time::NEVER));
+    }
+
+    #[test]
+    fn bytes_of_all_transfers_are_limited() {
+        let s = ServerSettings { transfers_bytes_max: 40, ..ServerSettings::default() };
+        let mut all = Transfers::default();
+        assert_eq!(all.gather(part(1, 1, 0, &[0; 16], true), &s, Time::ZERO), Gathered::More);
+        assert_eq!(all.gather(part(2, 2, 0, &[0; 32], true), &s, Time::ZERO), Gathered::Full);
+        assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn kept_responses_are_few_and_the_oldest_goes() {
+        let s = ServerSettings { kept_responses_max: 2, kept_responses_bytes_max: 100, ..ServerSettings::default() };
+        let mut all = KeptResponses::default();
+        for key in 0..3 {
+            all.insert(key, Code::CONTENT, Vec::new(), &[0; 40], &s, Time::from_secs(key));
+        }
+        assert!(all.get(0, Time::from_secs(3)).is_none() && all.get(1, Time::from_secs(3)).is_some());
+        all.insert(9, Code::CONTENT, Vec::new(), &[0; 101], &s, Time::from_secs(3));
+        assert!(all.get(9, Time::from_secs(3)).is_none());
+        all.insert(8, Code::CONTENT, Vec::new(), &[0; 40], &s, Time::from_secs(10));
+        all.forget_old(s.transfer_idle, Time::from_secs(70));
+        assert_eq!((all.all.len(), all.bytes), (0, 0));
+    }
+
+    #[test]
+    fn blocks_of_one_request_have_one_key() {
+        let hasher = FixedState::with_seed(1);
+        let key = |options: &[(u16, &[u8])]| {
+            let mut bytes = Vec::new();
+            let mut encoder = Encoder::body(&mut bytes);
+            for (number, value) in options {
+                encoder.option(*number, value);
+            }
+            key_of(&hasher, 5, Code::PUT, &Options::decode(&bytes).expect("legal").0)
+        };
+        let plain = key(&[(option::URI_PATH, b"a")]);
+        assert_eq!(plain, key(&[(option::URI_PATH, b"a"), (option::BLOCK1, &[0x0E]), (option::SIZE1, &[9])]));
+        assert_ne!(plain, key(&[(option::URI_PATH, b"b")]));
+        assert_ne!(plain, key(&[(option::URI_PATH, b"a"), (option::REQUEST_TAG, &[1])]));
+    }
+}

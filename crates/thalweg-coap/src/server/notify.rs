@@ -1,0 +1,484 @@
+//! How a server tells its observers. RFC 7641 §4
+
+use std::sync::Arc;
+
+use thalweg_wire::{Span, Time};
+
+use super::ServerSide;
+use crate::endpoint::{Content, Due, Notification, Owner};
+use crate::observe::{Relation, seconds};
+use crate::slots::NONE;
+use crate::timers::TimerKind;
+use crate::{
+    Block, Datagrams, Delivery, Encoder, ExchangeId, Kind, Notice, Notified, ObservationEnd, Observe, ObserveRefused,
+    PeerId, RelationId, RelationState, SharedBody,
+};
+
+/// How many observations of one peer are told at a time that they may notify.
+const WOKEN_AT_ONCE: usize = 4;
+
+impl ServerSide {
+    /// Accepts the observation that this request asked for; `respond` to it with 2.05 or 2.03 is the first notification.
+    /// `cookie` is the application's name for it, `check` how long it may go unconfirmed if not
+    /// `ServerSettings::confirm_within`. If the peer observes with this token already, that observation goes on.
+    pub fn observe(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        check: Option<Span>,
+        now: Time,
+    ) -> Result<RelationId, ObserveRefused> {
+        let waiting = self.exchanges.get(exchange).ok_or(ObserveRefused::NotAsked)?;
+        if waiting.observe != Some(Observe::Register) {
+            return Err(ObserveRefused::NotAsked);
+        }
+        let (peer, token) = (waiting.peer, waiting.token);
+        let exponent = waiting.block2.and_then(Block::decode).map_or(Block::SIZE_EXPONENT_MAX, |b| b.size_exponent);
+        let exponent = exponent.min(self.settings.block_exponent_max);
+        let check = check.unwrap_or(self.settings.confirm_within);
+        let index = match self.find_relation(peer, |relation| relation.token == token) {
+            Some(index) => index,
+            None => self.begin(Relation::new(peer, token, cookie, check, exponent, now))?,
+        };
+        if let Some(waiting) = self.exchanges.get_mut(exchange) {
+            waiting.relation = index;
+        }
+        let generation = self.relations.generation(index);
+        if let Some(relation) = self.relations.get_mut(index) {
+            relation.cookie = cookie;
+            relation.check = seconds(check);
+            relation.block_exponent = exponent;
+            relation.confirm(now);
+            let due = relation.check_at();
+            // A timer that comes up early finds out for itself.
+            if due < Time::from_secs(u64::from(relation.timer_at)) {
+                relation.timer_at = due.since(Time::ZERO).secs() as u32;
+                self.endpoint.timers.set(due, TimerKind::Check, index, generation);
+            }
+        }
+        Ok(RelationId { index, generation })
+    }
+
+    /// Tells an observer of a new state. On [`Notified::Busy`] keep the newest state until [`Notice::Ready`].
+    pub fn notify(
+        &mut self,
+        relation: RelationId,
+        body: &Arc<SharedBody>,
+        delivery: Delivery,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Notified {
+        self.now = now;
+        let index = relation.index;
+        if self.relations.get_of(index, relation.generation).is_none() {
+            return Notified::Gone;
+        }
+        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
+        if relation.sending != NONE || !relation.is_active {
+            return self.supersede(index, body, out);
+        }
+        let Some(peer) = self.endpoint.peers.slots.get_mut(relation.peer) else { return Notified::Gone };
+        let every = self.settings.confirm_every;
+        let (must, better) = relation.confirmation(delivery, every, peer.round_trip, now);
+        let (must, is_unproven, at) = (must || !peer.proven, !peer.proven, relation.peer);
+        if (must || better) && self.endpoint.can_confirm(at) {
+            if is_unproven && self.is_too_large(body, index) {
+                self.probe(at, now, out);
+                self.want(index, true, now);
+                return Notified::Busy;
+            }
+            return self.notify_confirmably(index, body, now, out);
+        }
+        if must || !self.keep_pace(at, now) {
+            self.want(index, must, now);
+            return Notified::Busy;
+        }
+        let id = self.endpoint.next_id(at);
+        let (Some(relation), Some(peer)) = (self.relations.get_mut(index), self.endpoint.peers.slots.get(at)) else {
+            return Notified::Gone;
+        };
+        let (token, exponent, sequence) = (relation.token, relation.block_exponent, relation.advance());
+        relation.note_id(id);
+        relation.unconfirmed = relation.unconfirmed.saturating_add(1);
+        let wanted = relation.wants;
+        out.push(peer.address, |out| {
+            Encoder::start(out, Kind::NonConfirmable, body.code(), id, token);
+            body.write(Some(sequence), exponent, out);
+        });
+        self.counts.notifications += 1;
+        if wanted {
+            self.unwant(index);
+        }
+        Notified::Sent { confirmable: false }
+    }
+
+    /// Takes back a `notify` that was refused as busy: there is nothing to say any more, and no notice will come.
+    pub fn nothing_to_notify(&mut self, relation: RelationId) {
+        if self.relations.get_of(relation.index, relation.generation).is_none() {
+            return;
+        }
+        self.unwant(relation.index);
+        let Some(relation) = self.relations.get_mut(relation.index) else { return };
+        (relation.is_outdated, relation.is_replaceable) = (false, false);
+        let (sending, peer) = (relation.sending, relation.peer);
+        if let Some(sending) = self.endpoint.sendings.get_mut(sending) {
+            sending.is_outdated = false;
+        }
+        self.wake(peer, self.now);
+    }
+
+    /// Ends an observation, with a last notification that says why, such as 4.04, or without a word: the next thing the
+    /// observer hears of it is then silence. There is no notice.
+    pub fn end_observation(
+        &mut self,
+        relation: RelationId,
+        last: Option<&Arc<SharedBody>>,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let Some(found) = self.relations.get_of(relation.index, relation.generation) else { return };
+        let (peer, token, block_exponent) = (found.peer, found.token, found.block_exponent);
+        self.end(relation.index, None, now, out);
+        let Some(body) = last else { return };
+        let id = self.endpoint.next_id(peer);
+        let notification = Notification { body: body.clone(), observe: None, token, block_exponent };
+        let content = Content::Notification(notification);
+        self.counts.notifications += 1;
+        if self.endpoint.send(peer, id, Owner::Nobody, content, now, out).is_some() {
+            return;
+        }
+        // The queue is full: once is better than never.
+        if let Some(peer) = self.endpoint.peers.slots.get(peer) {
+            let notification = Notification { body: body.clone(), observe: None, token, block_exponent };
+            out.push(peer.address, |out| notification.write(Kind::NonConfirmable, id, out));
+        }
+    }
+
+    /// What is known of an observation.
+    pub fn relation(&self, relation: RelationId) -> Option<RelationState> {
+        let relation = self.relations.get_of(relation.index, relation.generation)?;
+        Some(RelationState {
+            peer: PeerId(relation.peer),
+            cookie: relation.cookie,
+            token: relation.token,
+            in_flight: relation.sending != NONE,
+        })
+    }
+
+    /// A timer came up that is one of notifications.
+    pub(super) fn check(&mut self, index: u32, now: Time) {
+        let generation = self.relations.generation(index);
+        let Some(relation) = self.relations.get_mut(index) else { return };
+        let due = relation.check_at();
+        let at = if due > now {
+            due
+        } else {
+            // What is in flight will confirm or end it.
+            if relation.sending == NONE {
+                let relation_id = RelationId { index, generation };
+                self.notices.push_back(Notice::CheckDue { relation: relation_id, cookie: relation.cookie });
+            }
+            now + Span::from_secs(u64::from(relation.check))
+        };
+        relation.timer_at = at.since(Time::ZERO).secs() as u32;
+        self.endpoint.timers.set(at, TimerKind::Check, index, generation);
+    }
+
+    /// A confirmable message of this machine is due to be repeated, or given up.
+    pub(super) fn sending_due(&mut self, index: u32, now: Time, out: &mut Datagrams) {
+        match self.endpoint.due(index, now, out) {
+            Due::Done => {}
+            Due::Replaceable(Owner::Relation(index)) => {
+                let generation = self.relations.generation(index);
+                let Some(relation) = self.relations.get_mut(index) else { return };
+                relation.is_replaceable = true;
+                let id = RelationId { index, generation };
+                self.notices.push_back(Notice::Ready { relation: id, cookie: relation.cookie });
+            }
+            Due::Replaceable(_) => {}
+            Due::GivenUp { owner, peer } => self.on_given_up(owner, peer, now, out),
+        }
+    }
+
+    /// RFC 7641 §4.5: who does not acknowledge does not observe any more.
+    fn on_given_up(&mut self, owner: Owner, peer: u32, now: Time, out: &mut Datagrams) {
+        let failures = self.endpoint.peers.slots.get(peer).map_or(0, |peer| peer.failures);
+        match owner {
+            Owner::Relation(_) | Owner::Probe if failures > self.settings.observer_tolerance => {
+                self.end_all(peer, ObservationEnd::Silent, now, out);
+            }
+            Owner::Relation(index) => {
+                // It has missed a state: it is told of the newest.
+                self.has_landed(index);
+                self.want(index, true, now);
+            }
+            _ => {}
+        }
+        self.wake(peer, now);
+    }
+
+    /// What was in flight is not any more.
+    pub(super) fn has_landed(&mut self, index: u32) {
+        let Some(relation) = self.relations.get_mut(index) else { return };
+        relation.sending = NONE;
+        relation.is_replaceable = false;
+        let confirmable = relation.wants_confirmable;
+        if std::mem::take(&mut relation.is_outdated) {
+            self.want(index, confirmable, Time::NEVER);
+        }
+    }
+
+    /// Puts an observation into its peer's queue of those that want to notify.
+    pub(super) fn want(&mut self, index: u32, confirmable: bool, now: Time) {
+        let Some(relation) = self.relations.get_mut(index) else { return };
+        relation.wants_confirmable = confirmable;
+        let peer = relation.peer;
+        if !std::mem::replace(&mut relation.wants, true) {
+            relation.next_wanting = NONE;
+            let Some(record) = self.endpoint.peers.slots.get_mut(peer) else { return };
+            let [first, last] = record.wanting;
+            record.wanting = if first == NONE { [index; 2] } else { [first, index] };
+            if let Some(last) = self.relations.get_mut(last) {
+                last.next_wanting = index;
+            }
+        }
+        if !confirmable && now != Time::NEVER {
+            self.set_pace_timer(peer, now);
+        }
+    }
+
+    /// Tells observations of a peer that they may notify, as far as they may.
+    pub(super) fn wake(&mut self, peer: u32, now: Time) {
+        for _ in 0..WOKEN_AT_ONCE {
+            let Some(record) = self.endpoint.peers.slots.get(peer) else { return };
+            let index = record.wanting[0];
+            let Some(relation) = self.relations.get(index) else { return };
+            let may = match relation.wants_confirmable {
+                true => self.endpoint.can_confirm(peer),
+                false => self.paced_at(peer) <= now,
+            };
+            if !may {
+                if !relation.wants_confirmable {
+                    self.set_pace_timer(peer, now);
+                }
+                return;
+            }
+            let (cookie, generation) = (relation.cookie, self.relations.generation(index));
+            self.unwant(index);
+            self.notices.push_back(Notice::Ready { relation: RelationId { index, generation }, cookie });
+        }
+        // Those that are left are woken by what these lead to; or soon.
+        self.set_pace_timer(peer, now);
+    }
+
+    /// The pace timer of a peer came up.
+    pub(super) fn pace_due(&mut self, peer: u32, now: Time) {
+        if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
+            record.pace_timer = false;
+        }
+        self.wake(peer, now);
+    }
+
+    /// The first observation of a peer that is like this.
+    pub(super) fn find_relation(&self, peer: u32, is_it: impl Fn(&Relation) -> bool) -> Option<u32> {
+        let mut index = self.endpoint.peers.slots.get(peer)?.relations;
+        while let Some(relation) = self.relations.get(index) {
+            if is_it(relation) {
+                return Some(index);
+            }
+            index = relation.next;
+        }
+        None
+    }
+
+    /// Ends an observation; with a notice if there is a reason to name.
+    pub(super) fn end(&mut self, index: u32, why: Option<ObservationEnd>, now: Time, out: &mut Datagrams) {
+        self.unwant(index);
+        let generation = self.relations.generation(index);
+        let Some(relation) = self.relations.remove(index) else { return };
+        let Relation { peer, next, before, cookie, sending, .. } = relation;
+        if let Some(next) = self.relations.get_mut(next) {
+            next.before = before;
+        }
+        match self.relations.get_mut(before) {
+            Some(before) => before.next = next,
+            None => {
+                if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
+                    record.relations = next;
+                }
+            }
+        }
+        if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
+            record.relation_count -= 1;
+        }
+        if sending != NONE {
+            self.endpoint.remove(sending, now, out);
+        }
+        self.endpoint.timers.forget_first(TimerKind::Check, index);
+        self.endpoint.peers.settle(peer);
+        if let Some(why) = why {
+            let relation = RelationId { index, generation };
+            self.notices.push_back(Notice::ObservationEnded { relation, cookie, peer: PeerId(peer), why });
+        }
+    }
+
+    /// Ends all observations of a peer.
+    pub(super) fn end_all(&mut self, peer: u32, why: ObservationEnd, now: Time, out: &mut Datagrams) {
+        while let Some(index) = self.endpoint.peers.slots.get(peer).map(|peer| peer.relations) {
+            if self.relations.get(index).is_none() {
+                return;
+            }
+            self.end(index, Some(why), now, out);
+        }
+    }
+
+    fn begin(&mut self, mut relation: Relation) -> Result<u32, ObserveRefused> {
+        let peer = relation.peer;
+        let record = self.endpoint.peers.slots.get_mut(peer).ok_or(ObserveRefused::NotAsked)?;
+        if record.relation_count >= self.settings.relations_per_peer {
+            return Err(ObserveRefused::TooManyOfPeer);
+        }
+        if self.relations.len() >= self.settings.relations_max {
+            return Err(ObserveRefused::TooMany);
+        }
+        let next = record.relations;
+        relation.next = next;
+        let index = self.relations.insert(relation);
+        record.relations = index;
+        record.relation_count += 1;
+        if let Some(next) = self.relations.get_mut(next) {
+            next.before = index;
+        }
+        self.endpoint.peers.settle(peer);
+        Ok(index)
+    }
+
+    /// There is something newer than what is in flight, or than the response to the registration that is yet to come.
+    fn supersede(&mut self, index: u32, body: &Arc<SharedBody>, out: &mut Datagrams) -> Notified {
+        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
+        let (peer, sending) = (relation.peer, relation.sending);
+        if !std::mem::take(&mut relation.is_replaceable) {
+            relation.is_outdated = true;
+            if let Some(sending) = self.endpoint.sendings.get_mut(sending) {
+                sending.is_outdated = true;
+            }
+            return Notified::Busy;
+        }
+        // RFC 7641 §4.5.2
+        let (observe, token, block_exponent) = (relation.advance(), relation.token, relation.block_exponent);
+        relation.is_outdated = false;
+        let id = self.endpoint.next_id(peer);
+        if let Some(relation) = self.relations.get_mut(index) {
+            relation.note_id(id);
+        }
+        let notification = Notification { body: body.clone(), observe: Some(observe), token, block_exponent };
+        self.endpoint.replace(sending, id, notification, out);
+        self.counts.notifications += 1;
+        Notified::Sent { confirmable: true }
+    }
+
+    fn notify_confirmably(&mut self, index: u32, body: &Arc<SharedBody>, now: Time, out: &mut Datagrams) -> Notified {
+        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
+        let (peer, token, block_exponent) = (relation.peer, relation.token, relation.block_exponent);
+        let observe = Some(relation.advance());
+        let id = self.endpoint.next_id(peer);
+        let content = Content::Notification(Notification { body: body.clone(), observe, token, block_exponent });
+        let Some(sending) = self.endpoint.send(peer, id, Owner::Relation(index), content, now, out) else {
+            self.want(index, true, now);
+            return Notified::Busy;
+        };
+        if let Some(relation) = self.relations.get_mut(index) {
+            relation.note_id(id);
+            relation.sending = sending;
+            relation.unconfirmed = 0;
+        }
+        self.unwant(index);
+        self.counts.notifications += 1;
+        Notified::Sent { confirmable: true }
+    }
+
+    /// Whether a notification is more than an unproven peer may be sent for nothing.
+    fn is_too_large(&self, body: &SharedBody, index: u32) -> bool {
+        let Some(relation) = self.relations.get(index) else { return false };
+        let len = 4 + relation.token.len() + body.encoded_len(relation.block_exponent);
+        len > usize::from(self.settings.amplification_allowance)
+    }
+
+    /// Asks a peer whether it is where it seems to be: four bytes, and its reset is the answer.
+    fn probe(&mut self, peer: u32, now: Time, out: &mut Datagrams) {
+        let id = self.endpoint.next_id(peer);
+        self.endpoint.send(peer, id, Owner::Probe, Content::Empty, now, out);
+    }
+
+    /// Takes an observation out of its peer's queue.
+    fn unwant(&mut self, index: u32) {
+        let Some(relation) = self.relations.get_mut(index) else { return };
+        if !std::mem::take(&mut relation.wants) {
+            return;
+        }
+        let next = std::mem::replace(&mut relation.next_wanting, NONE);
+        let Some(record) = self.endpoint.peers.slots.get_mut(relation.peer) else { return };
+        if record.wanting[0] == index {
+            record.wanting = if next == NONE { [NONE; 2] } else { [next, record.wanting[1]] };
+            return;
+        }
+        let mut before = record.wanting[0];
+        while let Some(relation) = self.relations.get_mut(before) {
+            if relation.next_wanting == index {
+                relation.next_wanting = next;
+                if next == NONE {
+                    record.wanting[1] = before;
+                }
+                return;
+            }
+            before = relation.next_wanting;
+        }
+    }
+
+    /// Takes a place in a peer's pace, if there is one: one notification in a round trip, on average. RFC 7641 §4.5.1
+    #[inline]
+    fn keep_pace(&mut self, peer: u32, now: Time) -> bool {
+        if self.settings.notifications_per_round_trip == 0 {
+            return true;
+        }
+        if self.paced_at(peer) > now {
+            return false;
+        }
+        let each = self.pace(peer);
+        if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
+            record.paced_until = record.paced_until.max(now) + each;
+        }
+        true
+    }
+
+    /// The time between two notifications to a peer.
+    #[inline]
+    fn pace(&self, peer: u32) -> Span {
+        let round_trip = match self.endpoint.peers.slots.get(peer).map_or(0, |peer| peer.round_trip) {
+            0 => self.settings.round_trip_unknown.nanos(),
+            micros => u64::from(micros) * 1000,
+        };
+        Span::from_nanos(round_trip / u64::from(self.settings.notifications_per_round_trip.max(1)))
+    }
+
+    /// When the next notification may leave.
+    #[inline]
+    fn paced_at(&self, peer: u32) -> Time {
+        if self.settings.notifications_per_round_trip == 0 {
+            return Time::ZERO;
+        }
+        let ahead = self.pace(peer).nanos().saturating_mul(u64::from(self.settings.notification_burst.max(1)) - 1);
+        self.endpoint.peers.slots.get(peer).map_or(Time::NEVER, |peer| peer.paced_until - Span::from_nanos(ahead))
+    }
+
+    fn set_pace_timer(&mut self, peer: u32, now: Time) {
+        let at = self.paced_at(peer).max(now);
+        let generation = self.endpoint.peers.slots.generation(peer);
+        let Some(record) = self.endpoint.peers.slots.get_mut(peer) else { return };
+        let first = record.wanting[0];
+        let is_paced = self.relations.get(first).is_some_and(|relation| !relation.wants_confirmable);
+        if is_paced && !std::mem::replace(&mut record.pace_timer, true) {
+            self.endpoint.timers.set(at, TimerKind::Pace, peer, generation);
+        }
+    }
+}

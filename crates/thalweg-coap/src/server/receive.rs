@@ -1,0 +1,490 @@
+//! What a datagram means to a server.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+
+use thalweg_wire::{Span, Time};
+
+use super::ServerSide;
+use super::exchange::{Exchange, is_safe};
+use crate::blockwise::{Gathered, Part, key_of};
+use crate::dedup::{Again, Key};
+use crate::endpoint::Owner;
+use crate::outgoing::{Cut, merged, put};
+use crate::slots::NONE;
+use crate::{
+    Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Kind, Message, NoResponse, ObservationEnd,
+    Observe, OptionOut, Options, PeerId, RelationId, Request, Token, Value, empty, option,
+};
+
+/// Who asked what: everything an answer needs that the application has no part in.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    from: SocketAddr,
+    peer: u32,
+    key: Key,
+    is_confirmable: bool,
+    token: Token,
+}
+
+/// What was made of Block1.
+enum Body {
+    /// The payload of the message is all there is.
+    Inline,
+    /// This is the whole payload.
+    Whole(Vec<u8>),
+    /// The block has been answered.
+    Answered,
+}
+
+/// For how many seconds a peer ought to wait that was refused because there is too much to do.
+const OVERLOADED_SECONDS: u32 = 10;
+
+impl ServerSide {
+    /// Takes one datagram. The event borrows from the datagram only, so the machine can be used while it is held.
+    pub fn handle_datagram<'b>(
+        &mut self,
+        from: SocketAddr,
+        datagram: &'b [u8],
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Option<Event<'b>> {
+        self.now = now;
+        self.counts.datagrams += 1;
+        match Message::decode(datagram) {
+            Ok(message) if message.code.is_request() => match message.kind {
+                Kind::Confirmable | Kind::NonConfirmable => self.on_request(from, &message, datagram, now, out),
+                // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
+                Kind::Acknowledgement | Kind::Reset => {
+                    self.counts.rejected += 1;
+                    None
+                }
+            },
+            Ok(message) => {
+                self.on_other(from, &message, now, out);
+                None
+            }
+            Err(error) => {
+                self.on_malformed(from, error, out);
+                None
+            }
+        }
+    }
+
+    /// What cannot be understood is rejected if it wants an acknowledgement, and ignored otherwise. RFC 7252 §4.2, §4.3
+    #[cold]
+    fn on_malformed(&mut self, from: SocketAddr, error: DecodeError, out: &mut Datagrams) {
+        self.counts.malformed += 1;
+        if let (Some(Kind::Confirmable), Some(id)) = (error.kind, error.id) {
+            out.push(from, |out| empty(out, Kind::Reset, id));
+        }
+    }
+
+    /// Acknowledgements, resets, pings, and what makes no sense here.
+    fn on_other(&mut self, from: SocketAddr, message: &Message<'_>, now: Time, out: &mut Datagrams) {
+        let peer = self.endpoint.peers.find(from, self.endpoint.peers.hash(from));
+        if let Some(peer) = peer {
+            self.endpoint.peers.touch(peer, now);
+        }
+        match (message.kind, peer) {
+            (Kind::Acknowledgement, Some(peer)) => self.on_acknowledgement(peer, message.id, now, out),
+            (Kind::Reset, Some(peer)) => self.on_reset(peer, message.id, now, out),
+            // Nobody known could have anything to acknowledge.
+            (Kind::Acknowledgement | Kind::Reset, None) => {}
+            (Kind::Confirmable, _) => {
+                // A ping; or a response, which nobody here asked for.
+                self.counts.rejected += u64::from(message.code != Code::EMPTY);
+                out.push(from, |out| empty(out, Kind::Reset, message.id));
+            }
+            (Kind::NonConfirmable, _) => self.counts.rejected += 1,
+        }
+    }
+
+    fn on_acknowledgement(&mut self, peer: u32, id: u16, now: Time, out: &mut Datagrams) {
+        if let Some(Owner::Relation(index)) = self.endpoint.answered(peer, id, now, out)
+            && let Some(relation) = self.relations.get_mut(index)
+        {
+            relation.confirm(now);
+            self.has_landed(index);
+        }
+        self.wake(peer, now);
+    }
+
+    fn on_reset(&mut self, peer: u32, id: u16, now: Time, out: &mut Datagrams) {
+        self.counts.resets += 1;
+        match self.endpoint.answered(peer, id, now, out) {
+            Some(Owner::Relation(index)) => self.end(index, Some(ObservationEnd::Reset), now, out),
+            Some(_) => {}
+            None => {
+                if let Some(index) = self.find_relation(peer, |relation| relation.sent(id)) {
+                    self.end(index, Some(ObservationEnd::Reset), now, out);
+                }
+            }
+        }
+        self.wake(peer, now);
+    }
+
+    fn on_request<'b>(
+        &mut self,
+        from: SocketAddr,
+        message: &Message<'b>,
+        datagram: &[u8],
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Option<Event<'b>> {
+        let hash = self.endpoint.peers.hash(from);
+        let is_confirmable = message.kind == Kind::Confirmable;
+        let Some(peer) = self.peer(from, hash, now) else {
+            self.refuse_stranger(from, message, out);
+            return None;
+        };
+        let key = Key { peer: hash, id: message.id, fingerprint: self.fingerprint(datagram) };
+        let asked = Asked { from, peer, key, is_confirmable, token: message.token };
+        if self.is_repetition(&asked, message.code, now, out) || !self.admit(&asked, now, out) {
+            return None;
+        }
+        if !self.check_options(&asked, message, now, out) {
+            return None;
+        }
+        let is_safe = is_safe(message.code);
+        let needs_key = !is_safe || message.options.has(option::BLOCK1);
+        let cache_key = if needs_key { key_of(&self.hasher, hash, message.code, &message.options) } else { 0 };
+        let mut block1 = None;
+        let payload = match self.take_block1(&asked, message, cache_key, &mut block1, now, out) {
+            Body::Inline => Cow::Borrowed(message.payload),
+            Body::Whole(body) => Cow::Owned(body),
+            Body::Answered => return None,
+        };
+        let block2 = match message.options.uint(option::BLOCK2) {
+            Some(value) => match Block::decode(value) {
+                Some(block) if block.number > 0 && !is_safe => {
+                    self.serve_kept(&asked, message.code, cache_key, block, now, out);
+                    return None;
+                }
+                Some(_) => Some(value),
+                None => {
+                    self.answer(&asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+                    return None;
+                }
+            },
+            None => None,
+        };
+        let observe = message.options.uint(option::OBSERVE).filter(|_| is_safe).and_then(Observe::decode);
+        let mut relation = None;
+        if observe.is_some() {
+            if observe == Some(Observe::Register) && self.must_prove(peer) {
+                self.demand_echo(&asked, now, out);
+                return None;
+            }
+            if let Some(index) = self.find_relation(peer, |relation| relation.token == message.token) {
+                let generation = self.relations.generation(index);
+                let cookie = self.relations.get(index).map_or(0, |relation| relation.cookie);
+                relation = Some((RelationId { index, generation }, cookie));
+                if observe == Some(Observe::Deregister) {
+                    self.end(index, None, now, out);
+                }
+            }
+        }
+        let exchange = Exchange {
+            peer,
+            next: NONE,
+            key,
+            cache_key,
+            relation: NONE,
+            block1,
+            block2,
+            len: datagram.len().min(usize::from(u16::MAX)) as u16,
+            token: message.token,
+            code: message.code,
+            observe,
+            no_response: message.options.uint(option::NO_RESPONSE).map_or(NoResponse::NONE, NoResponse::decode),
+            is_confirmable,
+            is_acknowledged: false,
+        };
+        let Some(exchange) = self.open(exchange, now) else {
+            self.overloaded(&asked, now, out);
+            return None;
+        };
+        self.counts.requests += 1;
+        Some(Event::Request(Request {
+            peer: PeerId(peer),
+            from,
+            exchange,
+            code: message.code,
+            confirmable: is_confirmable,
+            token: message.token,
+            options: message.options,
+            payload,
+            observe,
+            relation,
+        }))
+    }
+
+    /// The record of a peer, perhaps a new one.
+    #[inline]
+    fn peer(&mut self, from: SocketAddr, hash: u64, now: Time) -> Option<u32> {
+        let peers = &mut self.endpoint.peers;
+        if let Some(peer) = peers.find(from, hash) {
+            peers.touch(peer, now);
+            return Some(peer);
+        }
+        peers.forget_idle(self.settings.peer_idle, now, 2);
+        peers.insert(from, hash, self.settings.addresses_are_proven, self.settings.peers_max, now)
+    }
+
+    /// There is no room to know one more peer.
+    #[cold]
+    fn refuse_stranger(&mut self, from: SocketAddr, message: &Message<'_>, out: &mut Datagrams) {
+        self.counts.overloaded += 1;
+        if message.kind == Kind::Confirmable {
+            out.push(from, |out| {
+                let code = Code::SERVICE_UNAVAILABLE;
+                let mut encoder = Encoder::start(out, Kind::Acknowledgement, code, message.id, message.token);
+                encoder.uint(option::MAX_AGE, OVERLOADED_SECONDS);
+            });
+        }
+    }
+
+    #[inline]
+    fn fingerprint(&self, datagram: &[u8]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(datagram);
+        hasher.finish() as u32
+    }
+
+    /// Deals with a message that came before. RFC 7252 §4.5
+    #[inline]
+    fn is_repetition(&mut self, asked: &Asked, code: Code, now: Time, out: &mut Datagrams) -> bool {
+        let first = self.endpoint.peers.slots.get(asked.peer).map_or(NONE, |peer| peer.exchanges);
+        if first != NONE
+            && let Some(exchange) = self.exchanges.find(first, asked.key)
+        {
+            self.counts.duplicates += 1;
+            if self.exchanges.get(exchange).is_some_and(|e| e.is_confirmable && e.is_acknowledged) {
+                out.push(asked.from, |out| empty(out, Kind::Acknowledgement, asked.key.id));
+            }
+            return true;
+        }
+        // What only reads is read again rather than remembered; but its blocks are not put together again.
+        if is_safe(code) && code != Code::FETCH {
+            return false;
+        }
+        let lifetime = if asked.is_confirmable { self.exchange_lifetime } else { self.non_lifetime };
+        let Some((again, body)) = self.remembered.find(asked.key, lifetime, now) else { return false };
+        self.counts.duplicates += 1;
+        match again {
+            Again::Respond(code) => out.push(asked.from, |out| {
+                Encoder::start(out, Kind::Acknowledgement, code, asked.key.id, asked.token);
+                body.iter().for_each(|part| out.extend_from_slice(part));
+            }),
+            Again::Acknowledge => out.push(asked.from, |out| empty(out, Kind::Acknowledgement, asked.key.id)),
+            Again::Ignore => {}
+        }
+        true
+    }
+
+    /// Whether the peer's rate allows one more request. RFC 8516
+    #[inline]
+    fn admit(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) -> bool {
+        let rate = self.settings.requests_per_second;
+        if rate == 0 {
+            return true;
+        }
+        let each = 1_000_000_000 / u64::from(rate).min(1_000_000_000);
+        let burst = Span::from_nanos(each * u64::from(self.settings.request_burst.max(1)));
+        let Some(peer) = self.endpoint.peers.slots.get_mut(asked.peer) else { return false };
+        let next = peer.requests_until.max(now) + Span::from_nanos(each);
+        if next.since(now) <= burst {
+            peer.requests_until = next;
+            return true;
+        }
+        let wait = next.since(now + burst).secs_ceil().clamp(1, 3600) as u32;
+        self.counts.rate_limited += 1;
+        if asked.is_confirmable {
+            let age = (option::MAX_AGE, Value::Uint(wait));
+            self.answer(asked, Code::TOO_MANY_REQUESTS, &[Some(age)], &[], false, now, out);
+        }
+        false
+    }
+
+    /// Whether the options can be dealt with; and Echo.
+    fn check_options(&mut self, asked: &Asked, message: &Message<'_>, now: Time, out: &mut Datagrams) -> bool {
+        let refused = message.options.refused(|number| self.understands(number));
+        if let Some(number) = refused {
+            self.counts.bad_options += 1;
+            let code = match number {
+                // RFC 7252 §5.10.2
+                option::PROXY_URI | option::PROXY_SCHEME => Code::PROXYING_NOT_SUPPORTED,
+                _ => Code::BAD_OPTION,
+            };
+            // A message that is not confirmable is rejected by ignoring it. RFC 7252 §5.4.1
+            if asked.is_confirmable {
+                self.answer(asked, code, &[], &[], false, now, out);
+            }
+            return false;
+        }
+        // 0 is not legal. RFC 8768 §3
+        if message.options.uint(option::HOP_LIMIT) == Some(0) {
+            self.answer(asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+            return false;
+        }
+        let is_unproven = self.endpoint.peers.slots.get(asked.peer).is_some_and(|peer| !peer.proven);
+        if is_unproven
+            && let Some(value) = message.options.get(option::ECHO)
+            && self.echo.is_valid(value, asked.from, now)
+        {
+            self.prove(PeerId(asked.peer));
+        }
+        true
+    }
+
+    fn understands(&self, number: u16) -> bool {
+        match number {
+            0..64 => self.understood & 1 << number != 0,
+            _ => self.settings.understood_options.contains(&number),
+        }
+    }
+
+    /// Whether this peer must show where it is before it may observe.
+    fn must_prove(&self, peer: u32) -> bool {
+        let crowded = || self.endpoint.peers.slots.len() > self.settings.peers_max / 2;
+        let wanted = match self.settings.echo_for_observe {
+            EchoForObserve::Never => false,
+            EchoForObserve::Auto => crowded(),
+            EchoForObserve::Always => true,
+        };
+        wanted && self.endpoint.peers.slots.get(peer).is_some_and(|peer| !peer.proven)
+    }
+
+    /// Takes a block of a request. RFC 7959 §2.3, §2.9
+    #[inline]
+    fn take_block1(
+        &mut self,
+        asked: &Asked,
+        message: &Message<'_>,
+        cache_key: u64,
+        block1: &mut Option<u32>,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Body {
+        let Some(value) = message.options.uint(option::BLOCK1) else { return Body::Inline };
+        let Some(block) = Block::decode(value) else {
+            self.answer(asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+            return Body::Answered;
+        };
+        let most = self.settings.transfer_bytes_max;
+        let announced = message.options.uint(option::SIZE1).unwrap_or(0) as usize;
+        *block1 = Some(Block { more: false, ..block }.encode());
+        if block.number == 0 && !block.more {
+            self.transfers.forget(cache_key);
+            return Body::Inline;
+        }
+        if block.more && message.payload.len() != block.size() {
+            self.answer(asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+            return Body::Answered;
+        }
+        let part = Part {
+            key: cache_key,
+            peer: asked.key.peer,
+            offset: block.offset(),
+            bytes: message.payload,
+            more: block.more,
+        };
+        let gathered = match announced > most {
+            true => Gathered::TooLarge,
+            false => self.transfers.gather(part, &self.settings, now),
+        };
+        let size_exponent = block.size_exponent.min(self.settings.block_exponent_max);
+        let own = Some((option::BLOCK1, Value::Uint(Block { size_exponent, ..block }.encode())));
+        match gathered {
+            Gathered::Whole(body) => return Body::Whole(body),
+            // Remembered, because the same block again would not fit behind itself.
+            Gathered::More => self.answer(asked, Code::CONTINUE, &[own], &[], true, now, out),
+            Gathered::Gap => self.answer(asked, Code::REQUEST_ENTITY_INCOMPLETE, &[own], &[], false, now, out),
+            Gathered::TooLarge => {
+                let size = Some((option::SIZE1, Value::Uint(most.min(u32::MAX as usize) as u32)));
+                self.answer(asked, Code::REQUEST_ENTITY_TOO_LARGE, &[own, size], &[], false, now, out);
+            }
+            Gathered::Full => self.overloaded(asked, now, out),
+        }
+        Body::Answered
+    }
+
+    /// Serves a further block of a response that was kept.
+    fn serve_kept(
+        &mut self,
+        asked: &Asked,
+        method: Code,
+        cache_key: u64,
+        block: Block,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        // The method is part of the key.
+        debug_assert!(!is_safe(method));
+        let exponent = block.size_exponent.min(self.settings.block_exponent_max);
+        let number = block.number << (block.size_exponent - exponent);
+        let mut bytes = self.endpoint.buffer();
+        let code = self.kept.get(cache_key, now).and_then(|kept| {
+            let cut = Cut::part(&kept.payload, number, exponent)?;
+            let (options, _) = Options::decode(&kept.options).ok()?;
+            let options: Vec<OptionOut<'_>> = options.iter().map(|(n, value)| (n, Value::Opaque(value))).collect();
+            let own = [cut.block.map(|block| (option::BLOCK2, Value::Uint(block.encode())))];
+            let mut encoder = Encoder::body(&mut bytes);
+            for (number, value) in merged(&options, &own) {
+                put(&mut encoder, number, value);
+            }
+            encoder.payload(cut.bytes);
+            Some(kept.code)
+        });
+        let code = code.unwrap_or(Code::REQUEST_ENTITY_INCOMPLETE);
+        self.answer(asked, code, &[], &bytes, false, now, out);
+    }
+
+    fn demand_echo(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {
+        self.counts.echo_demanded += 1;
+        let value = self.echo.value(asked.from, now);
+        let own = Some((option::ECHO, Value::Opaque(&value)));
+        self.answer(asked, Code::UNAUTHORIZED, &[own], &[], false, now, out);
+    }
+
+    #[cold]
+    fn overloaded(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {
+        self.counts.overloaded += 1;
+        let age = Some((option::MAX_AGE, Value::Uint(OVERLOADED_SECONDS)));
+        self.answer(asked, Code::SERVICE_UNAVAILABLE, &[age], &[], false, now, out);
+    }
+
+    /// Answers without the application: `own` are the options, or `body` is options and payload as on the wire.
+    #[allow(clippy::too_many_arguments)]
+    fn answer(
+        &mut self,
+        asked: &Asked,
+        code: Code,
+        own: &[Option<OptionOut<'_>>],
+        body: &[u8],
+        remember: bool,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        let (kind, id) = match asked.is_confirmable {
+            true => (Kind::Acknowledgement, asked.key.id),
+            false => (Kind::NonConfirmable, self.endpoint.next_id(asked.peer)),
+        };
+        out.push(asked.from, |out| {
+            let mut encoder = Encoder::start(out, kind, code, id, asked.token);
+            for (number, value) in own.iter().flatten() {
+                put(&mut encoder, *number, *value);
+            }
+            out.extend_from_slice(body);
+        });
+        if remember {
+            let again = if asked.is_confirmable { Again::Respond(code) } else { Again::Ignore };
+            let body = out.last().get(4 + asked.token.len()..).unwrap_or_default();
+            let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
+            self.remembered.forget_old(self.exchange_lifetime, now, 4);
+            self.remembered.insert(asked.key, again, body, now, most, most_bytes);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Records with numbers that stay theirs. Chunks instead of one growing array: a hundred thousand records cost what a
+//! hundred thousand records take, and growing copies nothing.
+
+/// How many records are allocated at a time.
+const CHUNK: usize = 256;
+
+/// No record.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Records by number. A number is used again after its record went, under another generation.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    chunks: Vec<Vec<Slot<T>>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    record: Option<T>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Slots { chunks: Vec::new(), free: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Slots<T> {
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a record somewhere and returns its number.
+    pub fn insert(&mut self, record: T) -> u32 {
+        self.len += 1;
+        if let Some(index) = self.free.pop() {
+            if let Some(slot) = self.slot_mut(index) {
+                slot.record = Some(record);
+            }
+            return index;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let before = (self.chunks.len() - 1) * CHUNK;
+        let Some(chunk) = self.chunks.last_mut() else { return NONE };
+        chunk.push(Slot { generation: 0, record: Some(record) });
+        (before + chunk.len() - 1) as u32
+    }
+
+    /// Takes a record away.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        let slot = self.slot_mut(index)?;
+        let record = slot.record.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        self.len -= 1;
+        Some(record)
+    }
+
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?.record.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slot_mut(index)?.record.as_mut()
+    }
+
+    /// The record of this number if it is still of this generation.
+    #[inline]
+    pub fn get_of(&self, index: u32, generation: u32) -> Option<&T> {
+        self.get(index).filter(|_| self.generation(index) == generation)
+    }
+
+    /// How often the number was used before.
+    #[inline]
+    pub fn generation(&self, index: u32) -> u32 {
+        let slot = self.chunks.get(index as usize / CHUNK).and_then(|chunk| chunk.get(index as usize % CHUNK));
+        slot.map_or(0, |slot| slot.generation)
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        let slots: usize = self.chunks.iter().map(Vec::capacity).sum();
+        slots * size_of::<Slot<T>>() + self.free.capacity() * 4 + self.chunks.capacity() * size_of::<Vec<Slot<T>>>()
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_under_another_generation() {
+        let mut slots = Slots::default();
+        let first: Vec<u32> = (0..600).map(|n| slots.insert(n)).collect();
+        assert_eq!((slots.len(), slots.get(first[599])), (600, Some(&599)));
+        let generation = slots.generation(first[300]);
+        assert_eq!(slots.remove(first[300]), Some(300));
+        assert_eq!((slots.remove(first[300]), slots.get(first[300])), (None, None));
+        assert_eq!(slots.insert(7), first[300]);
+        assert_eq!(slots.get_of(first[300], generation), None);
+        assert_eq!(slots.get_of(first[300], generation + 1), Some(&7));
+        assert_eq!(slots.get(NONE), None);
+    }
+}
