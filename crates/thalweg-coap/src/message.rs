@@ -149,7 +149,9 @@ impl<'b> Message<'b> {
             if len != 0 || !rest.is_empty() {
                 return Err(Malformed::EmptyWithMore);
             }
-        } else if code.is_reserved() {
+            return Ok(Message { kind, code, id, token: Token::EMPTY, options: Options::EMPTY, payload: &[] });
+        }
+        if code.is_reserved() {
             return Err(Malformed::CodeReserved);
         }
         let (token, rest) = Token::split(rest, len).ok_or(Malformed::TokenCutShort)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Malformed;
-use crate::option::{is_critical, is_legal_length, is_repeatable};
+use crate::option::{URI_PATH, URI_QUERY, is_critical, is_legal_length, is_repeatable, lengths};
 
 /// The options of a message, in ascending order of their numbers.
 ///
@@ -21,9 +21,25 @@ use crate::option::{is_critical, is_legal_length, is_repeatable};
 pub struct Options<'b> {
     /// Options as they are on the wire, without the payload marker; they were checked.
     bytes: &'b [u8],
-    /// Bit n: there is an option n. So that asking for what is not there, as handlers do all the time, is free.
+    /// Bit n: there is an option n, or n + 64, and so on. So that asking for what is not there, as handlers do all the
+    /// time, is free. Bits [`BEYOND`] and [`ODD`] say more.
     present: u64,
 }
+
+/// The bit that says that there are options from this number on, and so that other bits may stand for these.
+const BEYOND: u16 = 63;
+
+/// The bit that says that a closer look must be had: a value longer than 255 bytes, or number 0, which nothing has.
+const ODD: u16 = 0;
+
+/// The critical options that are nearly everywhere, may be repeated and are legal as long as nothing is [`ODD`].
+const PLAIN: [u16; 2] = [URI_PATH, URI_QUERY];
+
+/// The bits of what [`Options::refused`] must have a closer look at.
+const SUSPECT: u64 = {
+    let critical = 0xAAAA_AAAA_AAAA_AAAA;
+    critical & !(bit(PLAIN[0]) | bit(PLAIN[1])) | bit(BEYOND) | bit(ODD)
+};
 
 /// The byte between options and payload.
 pub(crate) const PAYLOAD_MARKER: u8 = 0xFF;
@@ -36,31 +52,33 @@ impl<'b> Options<'b> {
     #[inline]
     pub fn decode(bytes: &'b [u8]) -> Result<(Options<'b>, &'b [u8]), Malformed> {
         let mut rest = bytes;
-        let mut number = 0;
+        // Wide enough for the deltas of a message of any size, so that one look at the end is enough.
+        let mut number = 0u64;
         let mut present = 0;
         let payload = loop {
             let Some((&head, tail)) = rest.split_first() else { break rest };
             let (delta, len) = (u32::from(head >> 4), usize::from(head & 0x0F));
             if delta < 13 && len < 13 {
-                number += delta;
+                number += u64::from(delta);
                 rest = tail.get(len..).ok_or(Malformed::OptionCutShort)?;
             } else if head == PAYLOAD_MARKER {
                 break tail;
             } else {
                 let (delta, len, tail) = extended(delta, len, tail)?;
-                number += delta;
+                number += u64::from(delta);
+                present |= u64::from(len > 255) << ODD;
                 rest = tail.get(len..).ok_or(Malformed::OptionCutShort)?;
             }
-            if number < 64 {
-                present |= 1 << number;
-            } else if number > u32::from(u16::MAX) {
-                return Err(Malformed::OptionNumber);
-            }
+            present |= bit(number as u16);
         };
+        if number > u16::MAX.into() {
+            return Err(Malformed::OptionNumber);
+        }
         // What is left of `rest` is the marker and the payload, or nothing.
         if payload.is_empty() && !rest.is_empty() {
             return Err(Malformed::PayloadMissing);
         }
+        present |= u64::from(number >= BEYOND.into()) << BEYOND;
         let options = bytes.get(..bytes.len() - rest.len()).unwrap_or_default();
         Ok((Options { bytes: options, present }, payload))
     }
@@ -83,13 +101,18 @@ impl<'b> Options<'b> {
         self.bytes
     }
 
+    /// Whether there may be an option of this number: whether it is worth while to look.
+    #[inline]
+    fn may_have(&self, number: u16) -> bool {
+        let wanted = if number < BEYOND { bit(number) } else { bit(number) | bit(BEYOND) };
+        number == ODD || self.present & wanted == wanted
+    }
+
     /// Whether there is an option of this number, legal or not.
     #[inline]
     pub fn has(&self, number: u16) -> bool {
-        match number {
-            0..64 => self.present & 1 << number != 0,
-            _ => self.iter().any(|(found, _)| found == number),
-        }
+        let is_certain = number != ODD && self.present & bit(BEYOND) == 0;
+        self.may_have(number) && (is_certain || self.iter().any(|(found, _)| found == number))
     }
 
     /// The first option of this number. One whose value has an illegal length counts as not understood, as not there
@@ -101,15 +124,10 @@ impl<'b> Options<'b> {
 
     /// Each option of this number whose length is legal.
     #[inline]
-    pub fn all(&self, number: u16) -> impl Iterator<Item = &'b [u8]> + Clone + use<'b> {
-        let absent = number < 64 && self.present & 1 << number == 0;
-        let bytes = if absent { &[] } else { self.bytes };
-        let options = OptionIter { rest: bytes, number: 0 };
-        options
-            .skip_while(move |(found, _)| *found < number)
-            .take_while(move |(found, _)| *found == number)
-            .filter(move |(_, value)| is_legal_length(number, value.len()))
-            .map(|(_, value)| value)
+    pub fn all(&self, number: u16) -> OptionValues<'b> {
+        let bytes = if self.may_have(number) { self.bytes } else { &[] };
+        let (shortest, longest) = lengths(number).into_inner();
+        OptionValues { options: OptionIter { rest: bytes, number: 0 }, number, shortest, longest }
     }
 
     /// The number that the first option of this number holds; nothing if it has no legal length. RFC 7252 §3.2
@@ -120,7 +138,16 @@ impl<'b> Options<'b> {
 
     /// The first critical option for which the message must be refused: the receiver does not understand it, its length
     /// is illegal, or it is repeated and must not be. RFC 7252 §5.4.1, §5.4.3, §5.4.5
+    #[inline]
     pub fn refused(&self, understands: impl Fn(u16) -> bool) -> Option<u16> {
+        if self.present & SUSPECT == 0 {
+            return PLAIN.into_iter().find(|number| self.may_have(*number) && !understands(*number));
+        }
+        self.refused_of_all(understands)
+    }
+
+    #[inline(never)]
+    fn refused_of_all(&self, understands: impl Fn(u16) -> bool) -> Option<u16> {
         let mut before = None;
         self.iter().find_map(|(number, value)| {
             let repeated = before.replace(number) == Some(number) && !is_repeatable(number);
@@ -128,6 +155,12 @@ impl<'b> Options<'b> {
             (is_critical(number) && !understood).then_some(number)
         })
     }
+}
+
+/// The bit of [`Options::present`] that stands for a number.
+#[inline]
+const fn bit(number: u16) -> u64 {
+    1 << (number & 63)
 }
 
 /// A number in network byte order; leading zeros may be missing, or be there. RFC 7252 §3.2
@@ -182,6 +215,33 @@ impl<'b> Iterator for OptionIter<'b> {
         // It was checked that the sum is a number.
         self.number = self.number.wrapping_add(delta as u16);
         Some((self.number, value))
+    }
+}
+
+/// Goes through the values of the options of one number.
+#[derive(Clone, Debug)]
+pub struct OptionValues<'b> {
+    options: OptionIter<'b>,
+    number: u16,
+    shortest: usize,
+    longest: usize,
+}
+
+impl<'b> Iterator for OptionValues<'b> {
+    type Item = &'b [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'b [u8]> {
+        loop {
+            let (number, value) = self.options.next()?;
+            if number == self.number && self.shortest <= value.len() && value.len() <= self.longest {
+                return Some(value);
+            }
+            if number > self.number {
+                self.options.rest = &[];
+                return None;
+            }
+        }
     }
 }
 
