@@ -158,11 +158,11 @@ proptest! {
         }
         let text = String::from_utf8(out).expect("text");
         let read: Vec<_> = link_format::Links::new(&text).collect::<Result<_, _>>().expect("a list");
-        let read: Vec<(String, Vec<(String, Option<String>)>)> = read.iter().map(|link| {
-            let own = |(name, value): (&str, Option<std::borrow::Cow<'_, str>>)| (name.to_owned(), value.map(|v| v.into_owned()));
-            (link.target.to_owned(), link.attributes().map(own).collect())
-        }).collect();
-        prop_assert_eq!(read, links);
+        let own = |link: link_format::Link<'_>| {
+            let attributes = link.attributes().map(|(name, value)| (name.to_owned(), value.map(|value| value.into_owned())));
+            (link.target.to_owned(), attributes.collect::<Vec<_>>())
+        };
+        prop_assert_eq!(read.into_iter().map(own).collect::<Vec<_>>(), links);
     }
 
     #[test]

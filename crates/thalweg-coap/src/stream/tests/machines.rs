@@ -139,7 +139,7 @@ fn an_observation_lives_until_a_response_without_observe() {
     let again = client.request(Code::GET, true, observe_a(0), &[], &mut there).expect("room");
     assert_ne!(again, token);
     back.clear();
-    server.respond(again, Code::NOT_FOUND, |e| drop(e.option(option::OBSERVE, &[])), &[], &mut back).expect("small");
+    server.respond(again, Code::NOT_FOUND, observe_a(7), &[], &mut back).expect("small");
     assert!(matches!(client_event(&mut client, &back), ClientEvent::Response { is_last: true, .. }));
     assert_eq!(client.waiting(), 0);
 }
