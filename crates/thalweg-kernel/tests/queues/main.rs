@@ -3,6 +3,7 @@
 //! After every command the books are checked, and that the journal does not contradict itself.
 
 mod access;
+mod apart;
 mod congestion;
 mod crowd;
 mod dead_letters;

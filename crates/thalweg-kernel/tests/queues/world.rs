@@ -7,7 +7,8 @@ use thalweg_kernel::{
     Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft, Effects, ExchangeKind,
     ExchangeSpec, Fetch, Grants, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome,
     QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId,
-    ShardMessage, Spot, Subscribed, Tag, Taken, Ticket, Verdict, WatchEnd, Wish, exchange_address, home, queue_address,
+    ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Wish, exchange_address, home,
+    queue_address,
 };
 use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
@@ -32,6 +33,15 @@ pub struct Got {
     pub order: u64,
 }
 
+/// A message that was taken by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apart {
+    pub id: TakenId,
+    pub text: String,
+    pub deliveries: u32,
+    pub left: u64,
+}
+
 /// An output.
 struct Link {
     /// How many more messages it takes.
@@ -41,6 +51,7 @@ struct Link {
     ended: Vec<(u16, u32)>,
     closed: Option<CloseReason>,
     answers: Vec<Answer>,
+    taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
     /// What it is sent waits for the journal.
     held: bool,
     /// Messages larger than this are refused.
@@ -174,7 +185,17 @@ impl Effects for Out {
 
     fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
 
-    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
+    fn taken(&mut self, link: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) {
+        let taken = taken.map(|taken| {
+            taken.map(|taken| Apart {
+                id: taken.id,
+                text: String::from_utf8_lossy(taken.message.payload()).into_owned(),
+                deliveries: taken.deliveries,
+                left: taken.left,
+            })
+        });
+        self.link(link).taken.push_back((ticket, taken));
+    }
 }
 
 /// What was written, in frames at rising places.
@@ -498,6 +519,7 @@ impl World {
             ended: Vec::new(),
             closed: None,
             answers: Vec::new(),
+            taken: VecDeque::new(),
             held: false,
             bytes_max: usize::MAX,
         });
@@ -689,6 +711,26 @@ impl World {
     /// Asks for one message on line 1.
     pub fn take(&mut self, who: Who, queue: &str, settles: bool) -> Result<Option<u64>, Refusal> {
         self.run(who.shard, |kernel, out, now| kernel.take_one(who.session, 1, &q(queue), settles, now, out))
+    }
+
+    /// Takes one message by itself, from any shard.
+    pub fn take_apart(&mut self, who: Who, queue: &str) -> Result<Option<Apart>, Refusal> {
+        let asked =
+            self.run(who.shard, |kernel, out, now| kernel.take_apart(who.session, who.link, 7, &q(queue), now, out));
+        match (asked, self.taken(who)) {
+            (Ok(()), Some((7, taken))) => taken,
+            (Err(refusal), None) => Err(refusal),
+            other => panic!("{other:?} instead of one answer"),
+        }
+    }
+
+    /// The next answer to somebody who takes messages by themselves.
+    pub fn taken(&mut self, who: Who) -> Option<(Ticket, Result<Option<Apart>, Refusal>)> {
+        self.out.link(who.link).taken.pop_front()
+    }
+
+    pub fn settle_taken(&mut self, who: Who, taken: &Apart, verdict: Verdict) {
+        self.run(who.shard, |kernel, out, now| kernel.settle_taken(taken.id, verdict, now, out));
     }
 
     /// What came since this was asked last.
