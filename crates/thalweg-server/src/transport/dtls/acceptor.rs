@@ -30,6 +30,9 @@ pub struct DtlsAcceptor {
     reloads: AtomicU64,
 }
 
+/// The longest hint that RFC 4279 §5.3 makes everybody understand.
+const HINT_BYTES_MAX: usize = 128;
+
 /// One state of the files.
 pub(super) struct Loaded {
     pub psk: Option<PskTable>,
@@ -80,6 +83,9 @@ impl Loaded {
         if files.keys.is_none() && files.certificate.is_none() {
             return Err(DtlsFault::Nobody);
         }
+        if files.identity_hint.len() > HINT_BYTES_MAX {
+            return Err(DtlsFault::LongHint);
+        }
         Ok(Loaded {
             psk: files.keys.as_deref().map(PskTable::read).transpose().map_err(DtlsFault::Keys)?,
             certificate: files.certificate.as_ref().map(ServerCertificate::read).transpose().map_err(DtlsFault::Tls)?,
@@ -101,6 +107,8 @@ impl fmt::Debug for DtlsAcceptor {
 pub enum DtlsFault {
     /// Neither a key file nor a certificate is named.
     Nobody,
+    /// The identity hint is longer than peers have to understand.
+    LongHint,
     /// The key file has faults: all of them.
     Keys(Vec<AccessError>),
     /// Certificate, key or authorities cannot be used.
@@ -113,6 +121,7 @@ impl fmt::Display for DtlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DtlsFault::Nobody => f.write_str("DTLS needs a key file, a certificate or both; name one"),
+            DtlsFault::LongHint => write!(f, "the identity hint has more than {HINT_BYTES_MAX} bytes; shorten it"),
             DtlsFault::Keys(errors) => {
                 for (index, error) in errors.iter().enumerate() {
                     write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;

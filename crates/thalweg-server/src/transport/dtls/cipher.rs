@@ -1,8 +1,9 @@
 //! Cipher suites, the pseudo-random function, and what protects a record (RFC 5246 §5, RFC 5288, RFC 6655).
 //!
 //! Every suite here is an AEAD with AES-128 and SHA-256. GCM is *ring*'s; CCM, which *ring* lacks and RFC 7252 §9.1
-//! makes mandatory, is RustCrypto's. Round keys are computed anew for every record: that takes a tenth of what the
-//! record takes, and keeps an association at 40 bytes of keys instead of 400 (CCM) or 1,100 (GCM).
+//! makes mandatory, is RustCrypto's. What is computed from a key is computed anew for every record: for 80 bytes that
+//! makes CCM 690 ns instead of 660 and GCM 260 ns instead of 80, far less than the system call beside it, and an
+//! association keeps 40 bytes of keys instead of 350 (CCM) or 1,090 (GCM).
 
 use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U8, U12, U16};
@@ -97,6 +98,12 @@ impl Keys {
         read.salt = take(&mut rest);
         write.salt = take(&mut rest);
         Keys { protection, write, read }
+    }
+
+    /// The same keys as the client sees them.
+    #[cfg(test)]
+    pub fn turned(self) -> Keys {
+        Keys { protection: self.protection, write: self.read, read: self.write }
     }
 
     /// Appends a whole record.
@@ -246,7 +253,7 @@ mod tests {
     fn a_changed_bit_anywhere_spoils_a_record() {
         for protection in [Protection::Ccm8, Protection::Ccm, Protection::Gcm] {
             let ours = Keys::expand(protection, &[7; 48], &[1; 32], &[2; 32]);
-            let theirs = Keys { protection, write: ours.read.clone(), read: ours.write.clone() };
+            let theirs = ours.clone().turned();
             let mut record = Vec::new();
             ours.seal(23, 1, 9, b"some text", &mut record);
             assert_eq!(record.len(), 13 + 8 + 9 + protection.tag_bytes());

@@ -300,12 +300,16 @@ impl Handshake {
         out.extend_from_slice(&[alert::FATAL, description]);
     }
 
-    /// Takes a piece of a message.
+    /// Takes a piece of a message. Protection begins with Finished and not before it; what says otherwise was not sent
+    /// by whoever is doing this handshake.
     pub fn add(&mut self, piece: Piece<'_>, protected: bool) {
+        if protected != (piece.kind == message::FINISHED) {
+            return;
+        }
         let certificate = self.config.certificate.as_ref().is_some_and(ServerCertificate::asks_clients);
         let large = certificate && self.suite.exchange != Exchange::Psk;
         let bytes_max = if large { CERTIFICATE_BYTES_MAX } else { MESSAGE_BYTES_MAX };
-        self.reassembly.add(self.next_receive, piece, protected, bytes_max);
+        self.reassembly.add(self.next_receive, piece, bytes_max);
     }
 
     /// Opens a protected record.
@@ -344,12 +348,10 @@ impl Handshake {
     }
 
     fn take_message(&mut self, message: &Message) -> Result<bool, Alert> {
-        // Protection begins with Finished and not before it.
-        let in_order = message.protected == (message.kind == message::FINISHED);
         let body = &message.body[..];
         match (self.expects, message.kind) {
-            (Expects::Certificate, message::CERTIFICATE) if in_order => self.take_certificate(body)?,
-            (Expects::ClientKeyExchange, message::CLIENT_KEY_EXCHANGE) if in_order => {
+            (Expects::Certificate, message::CERTIFICATE) => self.take_certificate(body)?,
+            (Expects::ClientKeyExchange, message::CLIENT_KEY_EXCHANGE) => {
                 let secret = match self.suite.exchange {
                     Exchange::Psk => self.take_identity(body)?,
                     Exchange::EcdheEcdsa | Exchange::EcdheRsa => self.take_point(body)?,
@@ -358,8 +360,8 @@ impl Handshake {
                 self.derive(&secret);
                 return Ok(false);
             }
-            (Expects::CertificateVerify, message::CERTIFICATE_VERIFY) if in_order => self.take_proof(body)?,
-            (Expects::Finished, message::FINISHED) if in_order => {
+            (Expects::CertificateVerify, message::CERTIFICATE_VERIFY) => self.take_proof(body)?,
+            (Expects::Finished, message::FINISHED) => {
                 let good = self.finished(b"client finished").ct_eq(body);
                 if !(bool::from(good) && self.is_known) {
                     return Err(wrong_key());

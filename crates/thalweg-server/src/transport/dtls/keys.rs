@@ -105,8 +105,8 @@ impl PskTable {
         let known = std::str::from_utf8(identity).ok().and_then(|identity| self.entries.get(identity));
         let decoy = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), identity);
         match known {
-            Some(entry) => Lookup { entry: Some(entry.clone()), secret: premaster(&entry.key, &[]) },
-            None => Lookup { entry: None, secret: premaster(&decoy.as_ref()[..16], &[]) },
+            Some(entry) => Lookup { entry: Some(entry.clone()), secret: premaster(&entry.key) },
+            None => Lookup { entry: None, secret: premaster(&decoy.as_ref()[..16]) },
         }
     }
 
@@ -125,12 +125,10 @@ pub(super) struct Lookup {
     pub secret: Vec<u8>,
 }
 
-/// The other secret (zeros as long as the key where there is none) and the key, each behind its length.
-fn premaster(key: &[u8], other: &[u8]) -> Vec<u8> {
-    let zeros = vec![0; key.len()];
-    let other = if other.is_empty() { &zeros[..] } else { other };
-    let mut secret = Vec::with_capacity(4 + other.len() + key.len());
-    for part in [other, key] {
+/// Zeros as long as the key, and the key, each behind its length.
+pub(super) fn premaster(key: &[u8]) -> Vec<u8> {
+    let mut secret = Vec::with_capacity(4 + 2 * key.len());
+    for part in [&vec![0; key.len()], key] {
         secret.extend_from_slice(&(part.len() as u16).to_be_bytes());
         secret.extend_from_slice(part);
     }

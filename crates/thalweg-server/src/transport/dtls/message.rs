@@ -81,8 +81,6 @@ pub(super) struct Message {
     pub kind: u8,
     pub sequence: u16,
     pub body: Vec<u8>,
-    /// Every piece came in a protected record.
-    pub protected: bool,
 }
 
 /// The messages of which something has come and that are not yet due: pieces of the next one, and whole ones that
@@ -108,7 +106,7 @@ const GAPS_MAX: usize = 32;
 impl Reassembly {
     /// Takes a piece. One that is too far ahead, too large or at odds with another is dropped; a client that means
     /// well sends it again.
-    pub fn add(&mut self, next: u16, piece: Piece<'_>, protected: bool, bytes_max: usize) {
+    pub fn add(&mut self, next: u16, piece: Piece<'_>, bytes_max: usize) {
         let ahead = piece.sequence.wrapping_sub(next);
         if ahead >= AHEAD_MAX || piece.length > bytes_max {
             return;
@@ -116,7 +114,7 @@ impl Reassembly {
         let place = self.parts.iter().position(|part| part.message.sequence == piece.sequence);
         let place = place.unwrap_or_else(|| {
             let (kind, sequence) = (piece.kind, piece.sequence);
-            let message = Message { kind, sequence, body: vec![0; piece.length], protected: true };
+            let message = Message { kind, sequence, body: vec![0; piece.length] };
             self.parts.push(Part { message, gaps: vec![(0, piece.length)] });
             self.parts.len() - 1
         });
@@ -128,7 +126,6 @@ impl Reassembly {
             return;
         }
         body.copy_from_slice(piece.bytes);
-        part.message.protected &= protected;
         let without = part.gaps.iter().flat_map(|(from, to)| [(*from, piece.begins.min(*to)), (ends.max(*from), *to)]);
         // An empty message has one gap, empty, and is whole at once.
         part.gaps = without.filter(|(from, to)| from < to).collect();
@@ -157,8 +154,8 @@ mod tests {
             for (count, which) in order.into_iter().enumerate() {
                 assert!(reassembly.take(4).is_none(), "{order:?} {count}");
                 let (from, to) = [(0, 4), (3, 7), (7, 10)][which];
-                reassembly.add(4, piece(4, 10, from, &text[from..to]), false, 100);
-                reassembly.add(4, piece(4, 10, from, &text[from..to]), false, 100);
+                reassembly.add(4, piece(4, 10, from, &text[from..to]), 100);
+                reassembly.add(4, piece(4, 10, from, &text[from..to]), 100);
             }
             assert_eq!(reassembly.take(4).expect("whole").body, text, "{order:?}");
             assert!(reassembly.take(4).is_none() && reassembly.parts.is_empty());
@@ -168,15 +165,15 @@ mod tests {
     #[test]
     fn what_is_ahead_waits_and_what_is_too_far_too_large_or_at_odds_is_dropped() {
         let mut reassembly = Reassembly::default();
-        reassembly.add(0, piece(1, 1, 0, b"b"), true, 100);
-        reassembly.add(0, piece(5, 1, 0, b"f"), true, 100);
-        reassembly.add(0, piece(0, 101, 0, b"a"), true, 100);
-        reassembly.add(0, piece(u16::MAX, 1, 0, b"z"), true, 100);
-        reassembly.add(0, piece(1, 2, 1, b"c"), true, 100);
+        reassembly.add(0, piece(1, 1, 0, b"b"), 100);
+        reassembly.add(0, piece(5, 1, 0, b"f"), 100);
+        reassembly.add(0, piece(0, 101, 0, b"a"), 100);
+        reassembly.add(0, piece(u16::MAX, 1, 0, b"z"), 100);
+        reassembly.add(0, piece(1, 2, 1, b"c"), 100);
         assert_eq!(reassembly.parts.len(), 1);
-        reassembly.add(0, Piece { kind: SERVER_HELLO_DONE, ..piece(0, 0, 0, b"") }, false, 100);
-        assert_eq!(reassembly.take(0).map(|message| message.protected), Some(false), "an empty message is whole");
-        assert_eq!(reassembly.take(1).map(|message| (message.body, message.protected)), Some((b"b".to_vec(), true)));
+        reassembly.add(0, Piece { kind: SERVER_HELLO_DONE, ..piece(0, 0, 0, b"") }, 100);
+        assert_eq!(reassembly.take(0).map(|message| message.kind), Some(SERVER_HELLO_DONE), "empty and whole");
+        assert_eq!(reassembly.take(1).map(|message| message.body), Some(b"b".to_vec()));
     }
 
     #[test]

@@ -21,6 +21,10 @@ mod keys;
 mod message;
 mod peers;
 mod record;
+#[cfg(test)]
+mod test_client;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::net::SocketAddr;

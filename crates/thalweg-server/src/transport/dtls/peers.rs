@@ -35,6 +35,10 @@ pub(super) struct Peer {
     louder: usize,
 }
 
+/// What an address takes, beside its entry in the index.
+#[cfg(test)]
+pub(super) const PEER_BYTES: usize = size_of::<Peer>();
+
 /// No place.
 const NOWHERE: usize = usize::MAX;
 
@@ -63,6 +67,13 @@ impl Peers {
     /// How many have a handshake under way.
     pub fn handshakes(&self) -> usize {
         self.wakes.len()
+    }
+
+    /// How many addresses are remembered.
+    #[cfg(test)]
+    pub fn addresses(&self) -> usize {
+        assert_eq!(self.places.len(), self.slots.len());
+        self.places.len()
     }
 
     /// The places of all that have an association.
