@@ -3,10 +3,10 @@
 use crate::access::scram::{ExpectClientFinal, ScramServer};
 use crate::access::{Login, LoginRequest, Refusal, RefusalReason, Vault, VaultPool};
 use crate::clock;
-use crate::lobby::PeerInfo;
 use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Kernel, LinkId};
@@ -16,6 +16,16 @@ use thalweg_model::Time;
 const SCRAM: &str = "SCRAM-SHA-256";
 /// Bytes of randomness in our part of a nonce.
 const NONCE_BYTES: usize = 24;
+
+/// Who asks, as far as the transport knows.
+pub(crate) struct Visitor {
+    /// The listener it came through.
+    pub(crate) listener: Arc<str>,
+    /// Where it is, if there is one such place.
+    pub(crate) address: Option<IpAddr>,
+    /// The name in its verified certificate.
+    pub(crate) certificate_name: Option<Arc<str>>,
+}
 
 /// A shard's way to the vault.
 pub(crate) struct Door {
@@ -47,7 +57,7 @@ impl Door {
         &mut self,
         link: LinkId,
         serial: u64,
-        peer: &PeerInfo,
+        visitor: Visitor,
         ask: LoginAsk,
     ) -> Option<(LoginAnswer, Option<Time>)> {
         match ask {
@@ -57,10 +67,10 @@ impl Door {
                     client_id: client.clone(),
                     user: user.map(Into::into),
                     password: password.map(Into::into),
-                    certificate_name: peer.certificate_name.clone(),
-                    anonymous_allowed: self.settings.open_to_strangers.contains(&peer.listener.name),
-                    peer: peer.address.map(|address| address.ip()),
-                    listener: peer.listener.name.clone(),
+                    anonymous_allowed: self.settings.open_to_strangers.contains(&visitor.listener),
+                    certificate_name: visitor.certificate_name,
+                    peer: visitor.address,
+                    listener: visitor.listener,
                 };
                 let mailbox = self.mailbox.clone();
                 let reply = Box::new(move |verdict: Result<Login, Refusal>| {
@@ -75,10 +85,17 @@ impl Door {
                     }
                 }
             }
+            LoginAsk::Proven { identity } => Some((self.proven(&identity), None)),
             LoginAsk::Exchange { client, method, data, first } => {
                 Some(self.exchange(link, serial, &client, &method, &data, first))
             }
         }
+    }
+
+    /// What somebody may do whose identity the transport has proven.
+    pub(crate) fn proven(&self, identity: &str) -> LoginAnswer {
+        let access = self.pool.vault().rules(Some(identity)).compile(identity, Some(identity));
+        LoginAnswer::Allowed { user: Some(identity.into()), access, expires: None, data: None }
     }
 
     fn exchange(

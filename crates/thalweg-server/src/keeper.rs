@@ -1,9 +1,10 @@
 //! The keeper: a small thread that looks after what belongs to no shard: memory, `$SYS`, and certificate files.
 
 use crate::observer::Observer;
+use crate::transport::dtls::DtlsAcceptor;
 use crate::transport::tls::{TlsAcceptor, TlsFiles};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -15,7 +16,38 @@ pub(crate) struct Duties {
     /// Time between two rounds of `$SYS`; none publishes nothing.
     pub(crate) sys_every: Option<Duration>,
     /// The encrypted listeners by name, whose files may change.
-    pub(crate) acceptors: Vec<(Arc<str>, Arc<TlsAcceptor>)>,
+    pub(crate) acceptors: Vec<(Arc<str>, Acceptor)>,
+}
+
+/// What peers of an encrypted listener are known by.
+pub(crate) enum Acceptor {
+    /// Connections.
+    Tls(Arc<TlsAcceptor>),
+    /// Datagrams.
+    Dtls(Arc<DtlsAcceptor>),
+}
+
+impl Acceptor {
+    fn reload(&self) -> Result<(), String> {
+        match self {
+            Acceptor::Tls(acceptor) => acceptor.reload().map_err(|fault| fault.to_string()),
+            Acceptor::Dtls(acceptor) => acceptor.reload().map_err(|fault| fault.to_string()),
+        }
+    }
+
+    fn files(&self) -> Vec<&PathBuf> {
+        match self {
+            Acceptor::Tls(acceptor) => of_tls(acceptor.files()).collect(),
+            Acceptor::Dtls(acceptor) => {
+                let files = acceptor.files();
+                files.keys.iter().chain(files.certificate.iter().flat_map(of_tls)).collect()
+            }
+        }
+    }
+}
+
+fn of_tls(files: &TlsFiles) -> impl Iterator<Item = &PathBuf> {
+    [&files.certificate, &files.key].into_iter().chain(&files.client_ca).chain(&files.client_crl)
 }
 
 /// The running keeper. Dropping it ends its thread.
@@ -104,7 +136,7 @@ impl Rounds {
 /// The files of a listener's certificate, which somebody may renew at any time.
 struct Certificate {
     listener: Arc<str>,
-    acceptor: Arc<TlsAcceptor>,
+    acceptor: Acceptor,
     /// The files as they were when they were last read.
     taken: Vec<Option<Stamp>>,
     /// The files as they were when they were last looked at.
@@ -114,15 +146,15 @@ struct Certificate {
 type Stamp = (SystemTime, u64);
 
 impl Certificate {
-    fn new((listener, acceptor): (Arc<str>, Arc<TlsAcceptor>)) -> Certificate {
-        let taken = stamps(acceptor.files());
+    fn new((listener, acceptor): (Arc<str>, Acceptor)) -> Certificate {
+        let taken = stamps(&acceptor.files());
         Certificate { listener, acceptor, seen: taken.clone(), taken }
     }
 
     /// Takes the files once they have changed and then stayed as they are for a while: certificate and key are two
     /// files, and are not written at the same moment.
     fn watch(&mut self) {
-        let now = stamps(self.acceptor.files());
+        let now = stamps(&self.acceptor.files());
         let is_settled = now == self.seen;
         self.seen = now;
         if !is_settled || self.seen == self.taken {
@@ -141,13 +173,12 @@ impl Certificate {
     }
 }
 
-fn stamps(files: &TlsFiles) -> Vec<Option<Stamp>> {
+fn stamps(files: &[&PathBuf]) -> Vec<Option<Stamp>> {
     let stamp = |file: &Path| {
         let metadata = fs::metadata(file).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
     };
-    let optional = files.client_ca.iter().chain(&files.client_crl);
-    [&files.certificate, &files.key].into_iter().chain(optional).map(|file| stamp(file)).collect()
+    files.iter().map(|file| stamp(file)).collect()
 }
 
 /// Sums up what the shards hold and tells them how short memory is.

@@ -24,7 +24,8 @@ pub mod stages;
 mod sys;
 pub mod transport;
 
+pub use datagram::DatagramCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
 pub use observer::{Inside, Observer};
 pub use server::{OnFailure, Server, StartError, StartOptions};
-pub use shard::{ConnectionView, Connections, LoopCounts};
+pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};

@@ -2,7 +2,7 @@
 
 use crate::journal::{Journal, JournalStatus};
 use crate::lobby::{LobbyCounters, LobbyCounts};
-use crate::shard::{Connections, LoopCounts, Mailbox, ToShard};
+use crate::shard::{Connections, LoopCounts, Mailbox, Ports, ToShard};
 use crate::stages::Stages;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub struct Inside<'a> {
     pub links: &'a mut Links,
     /// Its connections.
     pub connections: &'a Connections,
+    /// Its sockets of datagrams.
+    pub ports: &'a Ports,
     /// The turn's time.
     pub now: Time,
     /// Where messages' time went.

@@ -1,15 +1,17 @@
 //! A whole server: shards, lobby, vault, and the small thread that looks after memory and `$SYS`.
 
 use crate::access::{VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, Vault, VaultPool};
-use crate::config::Config;
+use crate::config::{self, Config};
+use crate::datagram::{self, DatagramSockets, DatagramSpec};
 use crate::door::Door;
 use crate::journal::{self, Journal, JournalThreads};
-use crate::keeper::{Duties, Keeper, memory_budget};
+use crate::keeper::{Acceptor, Duties, Keeper, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Ask, Inside, Observer, Overall};
-use crate::settings::{self, ShardSettings};
-use crate::shard::{Commits, Mailbox, Shard, ShardParts, ToShard};
+use crate::settings::{self, DtlsAcceptors, ShardSettings};
+use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
+use crate::transport::dtls::DtlsAcceptor;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -52,6 +54,7 @@ pub struct Server {
     secret: [u8; 32],
     lobby: Option<LobbyHandle>,
     listening: Vec<(String, String)>,
+    dtls: DtlsAcceptors,
     shards: Vec<JoinHandle<()>>,
     keeper: Option<Keeper>,
     /// Ends last: the shards' last records are still to be written.
@@ -70,21 +73,23 @@ impl Server {
     pub fn start_with(config: Config, options: StartOptions) -> Result<Server, Vec<StartError>> {
         let secret = crate::secret::recall(&config.data_dir);
         let vault = Vault::load(&settings::access_settings(&config, secret)).map_err(|errors| all(&errors));
-        let (vault, listeners) = match (vault, bind_all(&config)) {
-            (Ok(vault), Ok(listeners)) => (Arc::new(vault), listeners),
-            (vault, listeners) => return Err(vault.err().into_iter().chain(listeners.err()).flatten().collect()),
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = config.shard_count(cores);
+        let (vault, Bound { streams: listeners, datagrams, dtls }) = match (vault, bind_all(&config, count)) {
+            (Ok(vault), Ok(bound)) => (Arc::new(vault), bound),
+            (vault, bound) => return Err(vault.err().into_iter().chain(bound.err()).flatten().collect()),
         };
         keep_secret(&config, &secret);
-        let duties = duties(&config, listeners.iter().map(|listener| &**listener.spec()));
-        let listening =
+        let duties = duties(&config, listeners.iter().map(|listener| &**listener.spec()), &dtls);
+        let mut listening: Vec<(String, String)> =
             listeners.iter().map(|listener| (listener.spec().name.to_string(), address_of(listener))).collect();
+        listening.extend(datagrams.iter().map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string())));
+        listening.sort();
         let one = |what: &str, error: &dyn fmt::Display| {
             vec![StartError(format!("{what}: {error}; the operating system is at fault, check its limits"))]
         };
         let pool = VaultPool::new(vault.clone(), VAULT_THREADS_DEFAULT, VAULT_QUEUE_LIMIT_DEFAULT)
             .map_err(|error| one("cannot start the vault's threads", &error))?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let count = config.shard_count(cores);
         let journal_settings = settings::journal_settings(&config, options.repair);
         let opened = match &journal_settings {
             Some(settings) => Some(journal::open(&config.data_dir, settings).map_err(|what| vec![StartError(what)])?),
@@ -103,11 +108,14 @@ impl Server {
             committer = Some((running.clone(), handle));
             journal = Some(running);
         }
-        let shards = start_shards(&config, halves, &vault, Arc::new(pool), &committer)
+        let shards = start_shards(&config, halves, &vault, Arc::new(pool), &committer, &dtls)
             .map_err(|error| one("cannot start the shards' threads", &error))?;
         drop(committer);
         if let Some((parts, reader)) = restored {
             restore(&mailboxes, parts, &reader, &vault);
+        }
+        for (spec, sockets) in datagrams {
+            open_ports(&mailboxes, &spec, sockets);
         }
         let deliver = Box::new(Usher { shards: mailboxes.clone(), next: AtomicUsize::new(0) });
         let lobby = Lobby::start(listeners, settings::lobby_settings(&config), deliver)
@@ -123,7 +131,7 @@ impl Server {
         let observer = Observer { shards: mailboxes, overall, journal };
         let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
         let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
-        Ok(Server { observer, vault, secret, lobby, listening, shards, keeper, journal, config })
+        Ok(Server { observer, vault, secret, lobby, listening, dtls, shards, keeper, journal, config })
     }
 
     /// A window into it.
@@ -143,9 +151,26 @@ impl Server {
         let config = config.within_run_of(&self.config);
         let mut change = Vec::new();
         let mut add = Vec::new();
+        let mut add_datagrams = Vec::new();
+        let mut dtls = DtlsAcceptors::new();
         let mut errors = Vec::new();
         for (name, listener) in config.enabled_listeners() {
             let open = self.config.listeners.get(name).filter(|old| old.enabled);
+            if let Some(spec) = settings::datagram_spec(name, listener) {
+                if listener.transport.is_encrypted() {
+                    match self.renewed_acceptor(name, listener) {
+                        Ok(acceptor) => _ = dtls.insert(name.into(), acceptor),
+                        Err(what) => errors.push(StartError(format!("listener {name}: {what}"))),
+                    }
+                }
+                if open.is_none_or(|old| old.bind != listener.bind) {
+                    match datagram::open(&spec, self.shards.len()) {
+                        Ok(sockets) => add_datagrams.push((spec, sockets)),
+                        Err(fault) => errors.push(StartError(fault.to_string())),
+                    }
+                }
+                continue;
+            }
             match settings::listener_spec(&config, name, listener) {
                 Err(what) => errors.push(StartError(format!("listener {name}: {what}"))),
                 Ok(spec) if open.is_some_and(|old| old.bind == listener.bind) => change.push(spec),
@@ -163,22 +188,37 @@ impl Server {
             errors.extend(Vault::load(&access).err().iter().flat_map(|errors| all(errors)));
             return Err(errors);
         }
+        for acceptor in dtls.values() {
+            if let Err(fault) = acceptor.reload() {
+                tracing::warn!(%fault, "the files of a DTLS listener have just changed once more and cannot be used");
+            }
+        }
         keep_secret(&config, &self.secret);
         let is_gone = |name: &&str| config.listeners.get(*name).is_none_or(|listener| !listener.enabled);
-        let remove = self.config.enabled_listeners().map(|(name, _)| name).filter(is_gone).map(Into::into).collect();
+        let remove: Vec<Arc<str>> =
+            self.config.enabled_listeners().map(|(name, _)| name).filter(is_gone).map(Into::into).collect();
         self.listening.retain(|(name, _)| !is_gone(&name.as_str()));
-        for listener in &add {
-            let name = listener.spec().name.to_string();
+        let added = add.iter().map(|listener| (listener.spec().name.to_string(), address_of(listener)));
+        let added_datagrams =
+            add_datagrams.iter().map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string()));
+        for (name, address) in added.chain(added_datagrams) {
             self.listening.retain(|(known, _)| *known != name);
-            self.listening.push((name, address_of(listener)));
+            self.listening.push((name, address));
         }
         if let Some(keeper) = &self.keeper {
-            keeper.change(duties(&config, change.iter().chain(add.iter().map(|listener| &**listener.spec()))));
+            let specs = change.iter().chain(add.iter().map(|listener| &**listener.spec()));
+            keeper.change(duties(&config, specs, &dtls));
         }
         // The shards first: a new listener's first connection must find its settings there.
-        let settings = ShardSettings::new(&config, self.shards.len(), anonymous_is_free(&self.vault));
+        let settings = ShardSettings::new(&config, self.shards.len(), anonymous_is_free(&self.vault), &dtls);
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
+            for listener in &remove {
+                shard.tell(ToShard::ClosePort(listener.clone()));
+            }
+        }
+        for (spec, sockets) in add_datagrams {
+            open_ports(&self.observer.shards, &spec, sockets);
         }
         if let Some(lobby) = &self.lobby {
             lobby.reload(LobbyReload { settings: Some(settings::lobby_settings(&config)), change, add, remove });
@@ -188,8 +228,16 @@ impl Server {
         }
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         self.observer.overall.memory_bytes_max.store(memory_bytes_max, Ordering::Relaxed);
+        self.dtls = dtls;
         self.config = config;
         Ok(())
+    }
+
+    /// What peers of a DTLS listener are known by from now on. If it is the same files, whoever is known by them still may
+    /// stay; they have been read once to see whether they can be used.
+    fn renewed_acceptor(&self, name: &str, listener: &config::Listener) -> Result<Arc<DtlsAcceptor>, String> {
+        let fresh = settings::dtls_acceptor(name, listener)?;
+        Ok(self.dtls.get(name).filter(|known| known.files() == fresh.files()).cloned().unwrap_or(fresh))
     }
 
     /// Says good-bye to every client and ends all threads.
@@ -244,19 +292,49 @@ fn all<E: fmt::Display>(errors: &[E]) -> Vec<StartError> {
     errors.iter().map(|error| StartError(error.to_string())).collect()
 }
 
-fn bind_all(config: &Config) -> Result<Vec<Listener>, Vec<StartError>> {
-    let mut listeners = Vec::new();
+/// What is bound: listeners for the lobby, and sockets for the shards.
+struct Bound {
+    streams: Vec<Listener>,
+    datagrams: Vec<(DatagramSpec, DatagramSockets)>,
+    dtls: DtlsAcceptors,
+}
+
+/// Gives each shard its socket of a datagram listener.
+fn open_ports(shards: &[Mailbox], spec: &DatagramSpec, sockets: DatagramSockets) {
+    let local = sockets.local;
+    for (shard, socket) in shards.iter().zip(sockets.sockets) {
+        shard.tell(ToShard::OpenPort(Box::new(PortParts { listener: spec.name.clone(), socket, local })));
+    }
+}
+
+fn bind_all(config: &Config, shards: usize) -> Result<Bound, Vec<StartError>> {
+    let mut streams = Vec::new();
+    let mut datagrams = Vec::new();
+    let mut dtls = DtlsAcceptors::new();
     let mut errors = Vec::new();
     for (name, listener) in config.enabled_listeners() {
+        if let Some(spec) = settings::datagram_spec(name, listener) {
+            if listener.transport.is_encrypted() {
+                match settings::dtls_acceptor(name, listener) {
+                    Ok(acceptor) => _ = dtls.insert(name.into(), acceptor),
+                    Err(what) => errors.push(StartError(format!("listener {name}: {what}"))),
+                }
+            }
+            match datagram::open(&spec, shards) {
+                Ok(sockets) => datagrams.push((spec, sockets)),
+                Err(fault) => errors.push(StartError(fault.to_string())),
+            }
+            continue;
+        }
         match settings::listener_spec(config, name, listener) {
             Err(what) => errors.push(StartError(format!("listener {name}: {what}"))),
             Ok(spec) => match Listener::bind(spec) {
-                Ok(bound) => listeners.push(bound),
+                Ok(bound) => streams.push(bound),
                 Err(fault) => errors.push(StartError(fault.to_string())),
             },
         }
     }
-    if errors.is_empty() { Ok(listeners) } else { Err(errors) }
+    if errors.is_empty() { Ok(Bound { streams, datagrams, dtls }) } else { Err(errors) }
 }
 
 fn address_of(listener: &Listener) -> String {
@@ -274,10 +352,12 @@ fn keep_secret(config: &Config, secret: &[u8; 32]) {
     }
 }
 
-fn duties<'a>(config: &Config, specs: impl Iterator<Item = &'a ListenerSpec>) -> Duties {
+fn duties<'a>(config: &Config, specs: impl Iterator<Item = &'a ListenerSpec>, dtls: &DtlsAcceptors) -> Duties {
+    let tls = specs.filter_map(|spec| Some((spec.name.clone(), Acceptor::Tls(spec.tls.clone()?))));
+    let dtls = dtls.iter().map(|(name, acceptor)| (name.clone(), Acceptor::Dtls(acceptor.clone())));
     Duties {
         sys_every: config.sys.interval.map(|span| Duration::from_nanos(span.nanos())),
-        acceptors: specs.filter_map(|spec| Some((spec.name.clone(), spec.tls.clone()?))).collect(),
+        acceptors: tls.chain(dtls).collect(),
     }
 }
 
@@ -311,10 +391,11 @@ fn start_shards(
     vault: &Vault,
     pool: Arc<VaultPool>,
     journal: &Option<(Arc<Journal>, CommitterHandle)>,
+    dtls: &DtlsAcceptors,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let count = halves.len();
     let mailboxes: Vec<Mailbox> = halves.iter().map(|half| half.mailbox.clone()).collect();
-    let settings = ShardSettings::new(config, count, anonymous_is_free(vault));
+    let settings = ShardSettings::new(config, count, anonymous_is_free(vault), dtls);
     let seed = crate::random::u64();
     let mut threads = Vec::new();
     for (number, Half { poll, mail, sleeping, mailbox }) in halves.into_iter().enumerate() {

@@ -2,16 +2,21 @@
 
 use crate::access::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
 use crate::config::{self, Config};
+use crate::datagram::DatagramSpec;
 use crate::journal::JournalSettings;
 use crate::listen::{Bind, ListenerSpec};
 use crate::lobby::{LobbySettings, Route};
+use crate::transport::dtls::{DtlsAcceptor, DtlsFault, DtlsFiles, DtlsLimits};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
 use crate::transport::websocket::WebSocketSettings;
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_coap::{EchoForObserve, Transmission};
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
+use thalweg_fronts::coap::{CoapFront, CoapSettings, CoapStreamFront, Notify};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
 use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
 use thalweg_fronts::{Front, LinksLimits};
@@ -33,7 +38,13 @@ pub(crate) struct ShardSettings {
     pub(crate) pace_max: Span,
     pub(crate) door: Arc<DoorSettings>,
     listeners: HashMap<Arc<str>, ListenerSettings>,
+    /// By what peers of DTLS listeners are known.
+    dtls: DtlsAcceptors,
+    dtls_limits: DtlsLimits,
 }
+
+/// The files of DTLS listeners, by their names.
+pub(crate) type DtlsAcceptors = HashMap<Arc<str>, Arc<DtlsAcceptor>>;
 
 /// What decides who is let in, beside the vault.
 #[derive(Default)]
@@ -58,16 +69,18 @@ enum Protocol {
     Mqtt(Arc<MqttSettings>),
     Amqp(Arc<AmqpSettings>),
     Stomp(Arc<StompSettings>),
+    Coap(Arc<CoapSettings>),
 }
 
 impl ShardSettings {
-    pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool) -> Self {
+    pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool, dtls: &DtlsAcceptors) -> Self {
         let listeners = config.enabled_listeners().map(|(name, listener)| {
             let anonymous = (anonymous_is_free && config.admits_strangers(listener)).then_some(Access::ALL);
             let protocol = match listener.kind {
                 config::ListenerKind::Mqtt => Protocol::Mqtt(Arc::new(mqtt_settings(config, listener))),
                 config::ListenerKind::Amqp => Protocol::Amqp(Arc::new(amqp_settings(config, listener))),
                 config::ListenerKind::Stomp => Protocol::Stomp(Arc::new(stomp_settings(config, listener))),
+                config::ListenerKind::Coap => Protocol::Coap(Arc::new(coap_settings(config, listener, shards))),
             };
             (name.into(), ListenerSettings { protocol, anonymous })
         });
@@ -80,6 +93,8 @@ impl ShardSettings {
             pace_max: config.queue.output_pace_max,
             door: Arc::new(door_settings(config)),
             listeners: listeners.collect(),
+            dtls: dtls.clone(),
+            dtls_limits: dtls_limits(config, shards),
         }
     }
 
@@ -92,7 +107,36 @@ impl ShardSettings {
             Protocol::Mqtt(mqtt) => (Front::Mqtt(Box::new(MqttFront::new(mqtt.clone(), nonce, anonymous))), false),
             Protocol::Amqp(amqp) => (Front::Amqp(Box::new(AmqpFront::new(amqp.clone(), nonce, anonymous))), true),
             Protocol::Stomp(stomp) => (Front::Stomp(Box::new(StompFront::new(stomp.clone(), nonce, anonymous))), true),
+            Protocol::Coap(coap) => {
+                (Front::CoapStream(Box::new(CoapStreamFront::new(coap.clone(), nonce, anonymous))), true)
+            }
         })
+    }
+}
+
+impl ShardSettings {
+    /// A front for a socket of the datagram listener of that name. Nothing if the listener has gone meanwhile.
+    pub(crate) fn datagram_front(&self, listener: &str, seed: u64) -> Option<Front> {
+        let ListenerSettings { protocol, anonymous } = self.listeners.get(listener)?;
+        match protocol {
+            Protocol::Coap(coap) => {
+                Some(Front::CoapDatagrams(Box::new(CoapFront::new(coap.clone(), seed, anonymous.clone()))))
+            }
+            _ => None,
+        }
+    }
+
+    /// How a listener speaks DTLS, if it does.
+    pub(crate) fn dtls(&self, listener: &str) -> Option<(Arc<DtlsAcceptor>, DtlsLimits)> {
+        Some((self.dtls.get(listener)?.clone(), self.dtls_limits.clone()))
+    }
+
+    /// What the front of a datagram listener is told.
+    pub(crate) fn coap_datagrams(&self, listener: &str) -> Option<Arc<CoapSettings>> {
+        match &self.listeners.get(listener)?.protocol {
+            Protocol::Coap(coap) => Some(coap.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -139,6 +183,10 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         exchanges_max: config.queues.exchanges_max,
         bindings_max: config.queues.bindings_max,
         transaction_bytes_max: config.queues.transaction_bytes_max,
+        kept_filters: config.last_values.keep.as_slice().into(),
+        kept_messages_max: share(config.last_values.messages_max),
+        kept_bytes_max: share(config.last_values.bytes_max),
+        watches_max: config.coap.observations_max,
         journal: config.journal.enabled,
         safety: safety(config.journal.fsync),
         safety_filters: config.journal.filters.iter().map(|(filter, fsync)| (filter.clone(), safety(*fsync))).collect(),
@@ -260,6 +308,101 @@ fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings
     }
 }
 
+fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) -> CoapSettings {
+    let coap = &config.coap;
+    let share = |total: usize| total.div_ceil(shards);
+    let machine = thalweg_coap::ServerSettings {
+        transmission: Transmission {
+            ack_timeout: coap.ack_timeout,
+            ack_random_percent: coap.ack_random_percent,
+            max_retransmit: coap.max_retransmit,
+            nstart: coap.nstart,
+            probing_rate: coap.probing_rate,
+            ..Transmission::default()
+        },
+        peers_max: share(coap.peers_max),
+        addresses_are_proven: listener.transport == config::Transport::Dtls,
+        amplification_factor: coap.amplification_factor,
+        echo_for_observe: match coap.echo {
+            config::CoapEcho::Auto => EchoForObserve::Auto,
+            config::CoapEcho::Always => EchoForObserve::Always,
+            config::CoapEcho::Never => EchoForObserve::Never,
+        },
+        requests_per_second: coap.request_rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
+        remembered_max: share(coap.duplicates_max),
+        remembered_bytes_max: share(coap.duplicates_bytes_max),
+        relations_max: share(coap.observations_max),
+        relations_per_peer: coap.observations_per_peer_max,
+        confirm_within: coap.observer_check,
+        // 16 bytes are size exponent 0. RFC 7959 §2.2
+        block_exponent_max: (coap.max_block_size.max(16).ilog2() - 4) as u8,
+        transfer_bytes_max: config.packet_bytes_max(listener),
+        transfers_bytes_max: share(coap.transfers_bytes_max).max(config.packet_bytes_max(listener)),
+        ..thalweg_coap::ServerSettings::default()
+    };
+    CoapSettings {
+        machine: Arc::new(machine),
+        max_age_secs: u32::try_from(coap.max_age.secs()).unwrap_or(u32::MAX),
+        queue: coap.queue,
+        queue_max: coap.queue_max,
+        notify: match coap.notifications {
+            config::CoapNotifications::Auto => Notify::Auto,
+            config::CoapNotifications::Confirmable => Notify::Confirmable,
+            config::CoapNotifications::NonConfirmable => Notify::NonConfirmable,
+        },
+        observer_check: coap.observer_check,
+        observe_empty: coap.observe_empty,
+        auto_create: coap.auto_create,
+        emqx_paths: coap.plain_paths,
+        auto_declare_queues: coap.auto_declare_queues,
+        take_timeout: coap.take_timeout,
+        rpc_timeout: coap.rpc_timeout,
+        topics_max: coap.topics_max,
+        observers_max: share(coap.observations_max),
+        publish_rate: listener.publish_rate,
+        safety: listener.fsync.map(safety),
+        ..CoapSettings::default()
+    }
+}
+
+fn dtls_limits(config: &Config, shards: usize) -> DtlsLimits {
+    DtlsLimits {
+        peers_max: config.coap.peers_max.div_ceil(shards),
+        handshakes_max: config.limits.handshakes_max.div_ceil(shards),
+        // A handshake's datagrams may be lost, and are sent again after 1, 2, 4, … seconds.
+        handshake_timeout: config.limits.connect_timeout.max(DtlsLimits::default().handshake_timeout),
+        ..DtlsLimits::default()
+    }
+}
+
+/// The files that a DTLS listener's peers are known by; words on what is wrong with them.
+pub(crate) fn dtls_acceptor(name: &str, listener: &config::Listener) -> Result<Arc<DtlsAcceptor>, String> {
+    let fault = |fault: DtlsFault| format!("{fault}; check `listeners.{name}.tls.*`");
+    DtlsAcceptor::new(dtls_files(listener)).map(Arc::new).map_err(fault)
+}
+
+/// Where they are.
+pub(crate) fn dtls_files(listener: &config::Listener) -> DtlsFiles {
+    let certificate = match (&listener.tls.certificate, &listener.tls.key) {
+        (Some(certificate), Some(key)) => Some(tls_files(listener, certificate.clone(), key.clone())),
+        _ => None,
+    };
+    DtlsFiles { keys: listener.tls.psk_file.clone(), identity_hint: String::new(), certificate }
+}
+
+/// A datagram listener's sockets.
+pub(crate) fn datagram_spec(name: &str, listener: &config::Listener) -> Option<DatagramSpec> {
+    match (&listener.bind, listener.transport.is_datagrams()) {
+        (config::Bind::Socket(bind), true) => Some(DatagramSpec {
+            name: name.into(),
+            bind: *bind,
+            receive_bytes: listener.receive_buffer,
+            send_bytes: listener.send_buffer,
+        }),
+        _ => None,
+    }
+}
+
 fn tenants(config: &Config) -> Box<[Box<str>]> {
     names(&config.tenants)
 }
@@ -341,6 +484,7 @@ pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::List
             match listener.kind {
                 config::ListenerKind::Mqtt => route,
                 config::ListenerKind::Amqp | config::ListenerKind::Stomp => route_to_queues,
+                config::ListenerKind::Coap => route_anywhere,
             },
         )
     })
@@ -359,6 +503,17 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
                 // The CONNECT frame says which version it is, so some libraries leave it to that.
                 sub_protocol_optional: true,
                 allows_text: true,
+                frame_bytes_max: largest,
+                message_bytes_max: largest,
+                ..defaults
+            }
+        }
+        config::ListenerKind::Coap => {
+            let largest = largest + FRAMING_BYTES;
+            WebSocketSettings {
+                protocol: "CoAP",
+                // RFC 8323 §4
+                sub_protocols: ["coap"].map(Into::into).into(),
                 frame_bytes_max: largest,
                 message_bytes_max: largest,
                 ..defaults
@@ -386,7 +541,13 @@ fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, 
     let (Some(certificate), Some(key)) = (tls.certificate.clone(), tls.key.clone()) else {
         return Err("an encrypted listener needs tls.certificate and tls.key".into());
     };
-    let files = TlsFiles {
+    let files = tls_files(listener, certificate, key);
+    TlsAcceptor::new(files).map_err(|fault| format!("{fault}; {}", tls_mend(name, &fault)))
+}
+
+fn tls_files(listener: &config::Listener, certificate: PathBuf, key: PathBuf) -> TlsFiles {
+    let tls = &listener.tls;
+    TlsFiles {
         certificate,
         key,
         client_ca: tls.client_ca.clone(),
@@ -405,8 +566,7 @@ fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, 
             config::TlsVersion::V12 => TlsOldest::V12,
             config::TlsVersion::V13 => TlsOldest::V13,
         },
-    };
-    TlsAcceptor::new(files).map_err(|fault| format!("{fault}; {}", tls_mend(name, &fault)))
+    }
 }
 
 fn tls_mend(name: &str, fault: &TlsFault) -> String {
@@ -436,6 +596,11 @@ fn route_to_queues(_: &[u8]) -> Route {
     Route::Key(u64::from(home(QUEUES, u16::MAX).0) + 1)
 }
 
+/// Nobody's name is in the first bytes: the shards take turns. The one who connects speaks first (RFC 8323 §5.3).
+fn route_anywhere(_: &[u8]) -> Route {
+    Route::Key(0)
+}
+
 /// The name of the home of all queues.
 const QUEUES: &str = "$q";
 
@@ -457,13 +622,16 @@ mod tests {
 
     #[test]
     fn every_listener_has_a_front_of_its_protocol_and_one_that_is_gone_has_none() {
-        let settings = ShardSettings::new(&config(&[]), 2, true);
+        let settings = ShardSettings::new(&config(&[]), 2, true, &DtlsAcceptors::new());
         let front = |listener: &str| settings.front(listener, false, 1);
         assert!(matches!(front("mqtt"), Some((Front::Mqtt(_), false))));
         assert!(matches!(front("websocket"), Some((Front::Mqtt(_), false))));
         assert!(matches!(front("amqp"), Some((Front::Amqp(_), true))));
         assert!(matches!(front("stomp"), Some((Front::Stomp(_), true))));
+        assert!(matches!(front("coap-tcp"), Some((Front::CoapStream(_), true))));
         assert!(front("gone").is_none());
+        assert!(matches!(settings.datagram_front("coap", 1), Some(Front::CoapDatagrams(_))));
+        assert!(settings.datagram_front("mqtt", 1).is_none());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod commit;
 mod connection;
 mod effects;
+mod ports;
 mod stream;
 mod turn;
 mod wheel;
@@ -23,6 +24,8 @@ use crate::lobby::Arrival;
 
 pub(crate) use commit::{Commits, Committed};
 pub use connection::{ConnectionView, Connections};
+pub(crate) use ports::PortParts;
+pub use ports::{PortView, Ports};
 pub use turn::LoopCounts;
 pub(crate) use turn::{Parts as ShardParts, Shard};
 
@@ -30,6 +33,10 @@ pub(crate) use turn::{Parts as ShardParts, Shard};
 pub(crate) enum ToShard {
     /// A connection that lives here from now on.
     Arrival(Box<Arrival>),
+    /// A socket for datagrams that is read here from now on.
+    OpenPort(Box<PortParts>),
+    /// The listener of this name has gone.
+    ClosePort(Arc<str>),
     /// Who somebody is. The serial tells the connection from a later one with the same number.
     Login { link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time> },
     /// What another shard's kernel says, in order, the bytes it holds, and the mail's number if it is to be confirmed

@@ -6,7 +6,9 @@ use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
 use super::kind::{Kind, Value, show_size};
 use super::settings::{Bind, Config, Listener};
-use super::words::{AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ListenerKind, Transport};
+use super::words::{
+    AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ListenerKind, ProxyProtocol, TlsVersion, Transport,
+};
 
 /// Every contradiction in `config`.
 pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
@@ -22,6 +24,7 @@ pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
     checks.jwt();
     checks.access();
     checks.journal();
+    checks.coap();
     checks.errors
 }
 
@@ -58,10 +61,44 @@ impl Checks<'_> {
             let what = format!("{kind} is amqp, which cannot be spoken over {transport} = {}", listener.transport);
             self.report(&[transport.clone(), kind], what, format!("Set {transport} to tcp, tls or unix"));
         }
+        if listener.transport.is_datagrams() {
+            self.datagrams(name, listener);
+        }
         let path = format!("listeners.{name}.websocket.path");
         if !listener.websocket_path().starts_with('/') {
             let what = format!("{path} is \"{}\", which does not begin with a slash", listener.websocket.path);
             self.report(&[path], what, format!("Write \"/{}\"", listener.websocket.path));
+        }
+    }
+
+    fn datagrams(&mut self, name: &str, listener: &Listener) {
+        let key = |last: &str| format!("listeners.{name}.{last}");
+        let transport = listener.transport;
+        if listener.kind != ListenerKind::Coap {
+            let what = format!(
+                "{} is {}, which cannot be spoken over {} = {transport}",
+                key("kind"),
+                listener.kind,
+                key("transport")
+            );
+            let mend = format!("Set {} to coap, or {} to tcp", key("kind"), key("transport"));
+            self.report(&[key("transport"), key("kind")], what, mend);
+        }
+        if listener.proxy_protocol != ProxyProtocol::Off {
+            let what = format!(
+                "{} is set, but {} is {transport}, which has no connections",
+                key("proxy_protocol"),
+                key("transport")
+            );
+            self.report(&[key("proxy_protocol")], what, format!("Remove {}", key("proxy_protocol")));
+        }
+        if transport == Transport::Dtls && listener.tls.minimum_version == TlsVersion::V13 {
+            let what = format!(
+                "{} is 1.3, but {} is dtls, of which 1.2 is the newest here",
+                key("tls.minimum_version"),
+                key("transport")
+            );
+            self.report(&[key("tls.minimum_version")], what, format!("Remove {}", key("tls.minimum_version")));
         }
     }
 
@@ -74,17 +111,26 @@ impl Checks<'_> {
             ("client_ca", listener.tls.client_ca.is_some()),
             ("client_crl", listener.tls.client_crl.is_some()),
             ("client_certificate", listener.tls.client_certificate != ClientCertificate::None),
+            ("psk_file", listener.tls.psk_file.is_some()),
         ];
+        if listener.tls.psk_file.is_some() && listener.transport != Transport::Dtls {
+            let what = format!("{} is set, but {transport} is {}", key("psk_file"), listener.transport);
+            self.report(&[key("psk_file")], what, "Keys shared in advance are for dtls only: remove it");
+            return;
+        }
         if !listener.transport.is_encrypted() {
             // Somebody who names a certificate believes that the listener is encrypted.
             if let Some((last, _)) = given.iter().find(|(_, given)| *given) {
                 let what =
                     format!("{} is set, but {transport} is {}, which is not encrypted", key(last), listener.transport);
-                self.report(&[key(last)], what, format!("Set {transport} to tls or wss, or remove the tls keys"));
+                let ways = if listener.kind == ListenerKind::Coap { "tls, wss or dtls" } else { "tls or wss" };
+                self.report(&[key(last)], what, format!("Set {transport} to {ways}, or remove the tls keys"));
             }
             return;
         }
-        for (last, _) in given.iter().take(2).filter(|(_, given)| !given) {
+        // Where clients have keys, nobody needs a certificate.
+        let only_keys = listener.tls.psk_file.is_some() && given.iter().take(2).all(|(_, given)| !given);
+        for (last, _) in given.iter().take(2).filter(|(_, given)| !given && !only_keys) {
             let what = format!("{} is missing, and {transport} is {}", key(last), listener.transport);
             self.report(std::slice::from_ref(&transport), what, format!("Set {} to the path of a PEM file", key(last)));
         }
@@ -125,10 +171,15 @@ impl Checks<'_> {
                 listener.bind
             ),
         };
-        let mend = format!(
-            "Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with \
-             {anonymous} = true"
-        );
+        let ways = match (listener.kind, listener.transport) {
+            // CoAP has no words for user name and password.
+            (ListenerKind::Coap, Transport::Udp | Transport::Dtls) => {
+                "Set transport = dtls with tls.psk_file or client certificates"
+            }
+            (ListenerKind::Coap, _) => "Ask for client certificates",
+            _ => "Set access.password_file or access.jwt.*, or ask for client certificates",
+        };
+        let mend = format!("{ways}, or let everybody in with {anonymous} = true");
         self.report(&[anonymous, bind], what, mend);
     }
 
@@ -141,14 +192,17 @@ impl Checks<'_> {
     }
 
     fn binds(&mut self) {
-        let mut taken: Vec<(String, Bind)> = Vec::new();
+        let mut taken: Vec<(String, Bind, bool)> = Vec::new();
         if self.config.admin.enabled {
-            taken.push(("admin.bind".into(), Bind::Socket(self.config.admin.bind)));
+            taken.push(("admin.bind".into(), Bind::Socket(self.config.admin.bind), false));
         }
         let config = self.config;
         for (name, listener) in config.enabled_listeners() {
             let key = format!("listeners.{name}.bind");
-            if let Some((other, place)) = taken.iter().find(|(_, place)| collide(place, &listener.bind)) {
+            // UDP's ports are not TCP's.
+            let datagrams = listener.transport.is_datagrams();
+            let here = |(_, place, kind): &&(String, Bind, bool)| *kind == datagrams && collide(place, &listener.bind);
+            if let Some((other, place, _)) = taken.iter().find(here) {
                 let what = format!("{key} is {}, and {other} is {place}: both cannot listen there", listener.bind);
                 let mend = match other.strip_suffix(".bind") {
                     Some(table) => format!("Change one of them, or set {table}.enabled = false"),
@@ -157,7 +211,7 @@ impl Checks<'_> {
                 let keys = [key.clone(), other.clone()];
                 self.report(&keys, what, mend);
             }
-            taken.push((key, listener.bind.clone()));
+            taken.push((key, listener.bind.clone(), datagrams));
         }
     }
 
@@ -246,11 +300,30 @@ impl Checks<'_> {
     }
 }
 
+impl Checks<'_> {
+    fn coap(&mut self) {
+        let coap = &self.config.coap;
+        if !coap.max_block_size.is_power_of_two() {
+            let what = format!("coap.max_block_size is {}, which is not a size that blocks have", coap.max_block_size);
+            self.report(&["coap.max_block_size".into()], what, "Write 16, 32, 64, 128, 256, 512 or 1024");
+        }
+        if coap.queue > coap.queue_max {
+            let what = format!("coap.queue is {}, more than coap.queue_max, which is {}", coap.queue, coap.queue_max);
+            self.report(
+                &["coap.queue".into(), "coap.queue_max".into()],
+                what,
+                "Raise coap.queue_max, or lower coap.queue",
+            );
+        }
+    }
+}
+
 impl Config {
     /// Whether a client of `listener` can prove who it is.
     fn can_log_in(&self, listener: &Listener) -> bool {
         let by_certificate = listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
-        self.has_authentication() || by_certificate || self.needs_certificate(listener)
+        let by_key = listener.transport == Transport::Dtls && listener.tls.psk_file.is_some();
+        self.takes_passwords(listener) || by_certificate || by_key || self.needs_certificate(listener)
     }
 
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.

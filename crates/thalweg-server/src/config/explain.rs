@@ -220,8 +220,9 @@ Sizes are written `65536`, `\"64KiB\"` or `\"1MiB\"`; durations `\"500ms\"`, `\"
 rates `\"1000/s\"`. Lists are `[\"a\", \"b\"]` in the file and `a,b` elsewhere. Where a key has a word for \"none\",
 such as `off`, and its range begins above 0, a plain `0` means the same.
 
-Listeners are tables by name. Four exist without being mentioned: `mqtt` (127.0.0.1:1883), `websocket` (MQTT over
-WebSocket, 127.0.0.1:8083), `amqp` (127.0.0.1:5672) and `stomp` (127.0.0.1:61613). Change them like any other, or set
-`enabled = false`. Further ones come into being by being named. Once `mqtt`, `websocket` or one of your own is mentioned,
-`amqp` and `stomp` are no longer opened by themselves: mention them, too (`listeners.amqp.enabled = true` is enough).
+Listeners are tables by name. Six exist without being mentioned: `mqtt` (127.0.0.1:1883), `websocket` (MQTT over
+WebSocket, 127.0.0.1:8083), `amqp` (127.0.0.1:5672), `stomp` (127.0.0.1:61613), `coap` (127.0.0.1:5683, UDP) and
+`coap-tcp` (the same port of TCP). Change them like any other, or set `enabled = false`. Further ones come into being by
+being named. Once `mqtt`, `websocket` or one of your own is mentioned, the other four are no longer opened by themselves:
+mention them, too (`listeners.amqp.enabled = true` is enough).
 ";

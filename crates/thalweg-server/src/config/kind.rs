@@ -56,6 +56,11 @@ pub enum Kind {
     Addresses,
     /// Topic filters, each with a sync policy.
     Policies,
+    /// Topic filters, at most so many.
+    Filters {
+        /// Most.
+        max: usize,
+    },
     /// Topic prefixes of whole levels, at most so many.
     Prefixes {
         /// Most.
@@ -110,6 +115,8 @@ pub enum Value {
     Addresses(Vec<IpAddr>),
     /// A [`Kind::Policies`], in the order of the filters, each once.
     Policies(Vec<(Filter, Fsync)>),
+    /// A [`Kind::Filters`], in order, each once.
+    Filters(Vec<Filter>),
     /// A [`Kind::Prefixes`] or [`Kind::Names`], in order, each once.
     Names(Vec<String>),
 }
@@ -130,6 +137,7 @@ impl Kind {
                 Ok(Value::Addresses(addresses?))
             }
             Kind::Policies => self.policies(written).map(Value::Policies),
+            Kind::Filters { max } => self.filters(written, *max).map(Value::Filters),
             Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
             Kind::Names { max } => self.names(written, *max).map(Value::Names),
             _ => self.parse_one(written, base),
@@ -194,7 +202,7 @@ impl Kind {
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Addresses | Kind::Policies | Kind::Prefixes { .. } | Kind::Names { .. } => {
+            Kind::Addresses | Kind::Policies | Kind::Filters { .. } | Kind::Prefixes { .. } | Kind::Names { .. } => {
                 Err(self.refuses("one value"))
             }
         }
@@ -237,6 +245,11 @@ impl Kind {
                  plant/+=interval outside the file)",
                 one_of(Fsync::WORDS)
             ),
+            Kind::Filters { max } => {
+                format!(
+                    "a list of at most {max} topic filters, such as [\"plant/#\", \"+/state\"] (or a,b outside the file)"
+                )
+            }
             Kind::Prefixes { max } => {
                 format!(
                     "a list of at most {max} topic prefixes, such as [\"plant/a\", \"office\"] (or a,b outside the file)"
@@ -266,6 +279,7 @@ impl Kind {
             Kind::Bind => "address and port, or path",
             Kind::Addresses => "list of addresses",
             Kind::Policies => "table of policies",
+            Kind::Filters { .. } => "list of topic filters",
             Kind::Prefixes { .. } => "list of topic prefixes",
             Kind::Names { .. } => "list of names",
             Kind::Mode => "octal permissions",
@@ -293,6 +307,7 @@ impl Kind {
             (Value::Socket(socket), _) => quoted(&socket.to_string()),
             (Value::Bind(bind), _) => quoted(&bind.to_string()),
             (Value::Addresses(all), _) => list(all.iter().map(|address| quoted(&address.to_string())).collect()),
+            (Value::Filters(all), _) => list(all.iter().map(|filter| quoted(&filter.to_string())).collect()),
             (Value::Names(all), _) => list(all.iter().map(|name| quoted(name)).collect()),
             (Value::Policies(all), _) => {
                 let table = all.iter().map(|(filter, policy)| (filter.to_string(), policy.word().into()));
@@ -356,6 +371,15 @@ impl Kind {
             Some([(twice, _), ..]) => Err(fault(format!("names \"{twice}\" twice"), "Keep one of the two")),
             _ => Ok(policies),
         }
+    }
+
+    fn filters(&self, written: &Written, max: usize) -> Result<Vec<Filter>, Fault> {
+        let filters = self.items(written)?;
+        if filters.len() > max {
+            let mend = format!("Keep at most {max}: each is compared with the topic of every message");
+            return Err(fault(format!("has {} filters", filters.len()), mend));
+        }
+        each_once(filters)?.iter().map(|filter| filter_of(filter)).collect()
     }
 
     fn prefixes(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
@@ -447,6 +471,7 @@ impl Kind {
             Kind::Word(_) => "one of its words",
             Kind::Addresses => "a list of IP addresses",
             Kind::Policies => "a table of policies",
+            Kind::Filters { .. } => "a list of topic filters",
             Kind::Prefixes { .. } => "a list of topic prefixes",
             Kind::Names { .. } => "a list of names",
             Kind::Mode => "octal permissions",
@@ -479,17 +504,18 @@ fn policy_of(filter: &str, policy: &str) -> Result<(Filter, Fsync), Fault> {
         let what = format!("says \"{policy}\" for \"{filter}\", which is not a policy");
         return Err(fault(what, format!("Write {}", one_of(Fsync::WORDS))));
     };
+    filter_of(filter).map(|filter| (filter, policy))
+}
+
+fn filter_of(filter: &str) -> Result<Filter, Fault> {
     if filter.starts_with("$share/") {
         let what = format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
         return Err(fault(what, "Write the filter that stands behind the group's name"));
     }
-    match Filter::new(filter) {
-        Ok(filter) => Ok((filter, policy)),
-        Err(error) => {
-            let what = format!("names \"{filter}\", which is not a topic filter: {error}");
-            Err(fault(what, "Write a filter as in a subscription, such as telemetry/#"))
-        }
-    }
+    Filter::new(filter).map_err(|error| {
+        let what = format!("names \"{filter}\", which is not a topic filter: {error}");
+        fault(what, "Write a filter as in a subscription, such as telemetry/#")
+    })
 }
 
 fn one_of(words: &[&str]) -> String {

@@ -148,6 +148,19 @@ impl Landing for Vec<(Filter, Fsync)> {
     }
 }
 
+impl Landing for Vec<Filter> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Vec::new()),
+            Value::Filters(filters) => Some(filters),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Value {
+        if self.is_empty() { Value::Unset } else { Value::Filters(self.clone()) }
+    }
+}
+
 impl Landing for Vec<String> {
     fn from_value(value: Value) -> Option<Self> {
         match value {

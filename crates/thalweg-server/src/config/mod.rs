@@ -26,4 +26,6 @@ pub use settings::*;
 pub use words::*;
 
 #[cfg(test)]
+mod coap_tests;
+#[cfg(test)]
 mod tests;

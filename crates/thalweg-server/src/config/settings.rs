@@ -40,6 +40,8 @@ pub struct Config {
     pub retained: Retained,
     /// `journal.*`
     pub journal: Journal,
+    /// `last_values.*`
+    pub last_values: LastValues,
     /// `ledger.*`
     pub ledger: Ledger,
     /// `mqtt.*`
@@ -48,6 +50,8 @@ pub struct Config {
     pub amqp: Amqp,
     /// `stomp.*`
     pub stomp: Stomp,
+    /// `coap.*`
+    pub coap: Coap,
     /// `groups.*`
     pub groups: Groups,
     /// `sys.*`
@@ -103,6 +107,10 @@ pub struct Listener {
     pub backlog: u32,
     /// Permission bits of the Unix socket.
     pub unix_mode: u32,
+    /// Bytes that the system keeps of received datagrams; `None` leaves it to the system.
+    pub receive_buffer: Option<usize>,
+    /// The same for datagrams to be sent.
+    pub send_buffer: Option<usize>,
 }
 
 /// Where a listener listens.
@@ -131,6 +139,8 @@ pub struct Tls {
     pub identity: CertificateIdentity,
     /// Oldest version accepted.
     pub minimum_version: TlsVersion,
+    /// The keys of clients, by identity; DTLS only.
+    pub psk_file: Option<PathBuf>,
 }
 
 /// `listeners.<name>.websocket.*`
@@ -316,6 +326,17 @@ pub struct Journal {
     pub max_linger: Span,
 }
 
+/// `last_values.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastValues {
+    /// Filters whose topics keep their latest message, retained or not: each once, in the order of their text.
+    pub keep: Vec<Filter>,
+    /// Most messages kept only because of that, or because CoAP made a topic of their address.
+    pub messages_max: usize,
+    /// Most bytes of them.
+    pub bytes_max: usize,
+}
+
 /// `ledger.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
@@ -394,6 +415,69 @@ pub struct Stomp {
     pub transactions_max: usize,
 }
 
+/// `coap.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coap {
+    /// ACK_TIMEOUT.
+    pub ack_timeout: Span,
+    /// ACK_RANDOM_FACTOR, in percent.
+    pub ack_random_percent: u16,
+    /// MAX_RETRANSMIT.
+    pub max_retransmit: u8,
+    /// NSTART.
+    pub nstart: u8,
+    /// PROBING_RATE, in bytes a second.
+    pub probing_rate: u32,
+    /// Changes of one address that wait for an observer that does not say; 1 is the latest only.
+    pub queue: u16,
+    /// The most an observer may ask for.
+    pub queue_max: u16,
+    /// Which notifications are confirmable.
+    pub notifications: CoapNotifications,
+    /// How often a notification is confirmable at least. In whole seconds.
+    pub observer_check: Span,
+    /// Whether a topic without a value can be observed.
+    pub observe_empty: bool,
+    /// Whether a publish makes its topic.
+    pub auto_create: bool,
+    /// Whether a POST to a queue makes it.
+    pub auto_declare_queues: bool,
+    /// Whether `/ps/<topic>` means the topic, too.
+    pub plain_paths: bool,
+    /// Whether `/.well-known/core` and lists of topics are answered.
+    pub discovery: bool,
+    /// Max-Age of what does not expire. In whole seconds.
+    pub max_age: Span,
+    /// Largest body.
+    pub message_bytes_max: usize,
+    /// Largest block: a power of two.
+    pub max_block_size: u16,
+    /// Bytes of bodies that are not complete.
+    pub transfers_bytes_max: usize,
+    /// Peers known at once.
+    pub peers_max: usize,
+    /// Observations at once.
+    pub observations_max: usize,
+    /// Observations of one peer.
+    pub observations_per_peer_max: u16,
+    /// Requests per second of one peer; `None` is unlimited.
+    pub request_rate: Option<u64>,
+    /// How many times its request an answer to an unproven peer may be.
+    pub amplification_factor: u8,
+    /// When observers must prove their address.
+    pub echo: CoapEcho,
+    /// Answers remembered for repeated requests.
+    pub duplicates_max: usize,
+    /// Bytes of them.
+    pub duplicates_bytes_max: usize,
+    /// Topics that clients may have made.
+    pub topics_max: usize,
+    /// How long the answer to a request through `/rpc` is waited for.
+    pub rpc_timeout: Span,
+    /// How long a message taken from a queue may go unacknowledged.
+    pub take_timeout: Span,
+}
+
 /// `groups.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups {
@@ -431,6 +515,7 @@ impl Config {
             ListenerKind::Mqtt => self.limits.packet_bytes_max,
             ListenerKind::Amqp => self.amqp.message_bytes_max,
             ListenerKind::Stomp => self.stomp.message_bytes_max,
+            ListenerKind::Coap => self.coap.message_bytes_max,
         })
     }
 
@@ -450,7 +535,12 @@ impl Config {
     /// Whether `listener` lets in peers that offer neither password nor token, nor a certificate with a name: where it
     /// admits the anonymous, and where a nameless certificate is all that anybody can show.
     pub fn admits_strangers(&self, listener: &Listener) -> bool {
-        listener.admits_anonymous() || (self.needs_certificate(listener) && !self.has_authentication())
+        listener.admits_anonymous() || (self.needs_certificate(listener) && !self.takes_passwords(listener))
+    }
+
+    /// Whether a peer of `listener` can log in by what it says: CoAP has no word for a user name or a password.
+    pub(super) fn takes_passwords(&self, listener: &Listener) -> bool {
+        listener.kind != ListenerKind::Coap && self.has_authentication()
     }
 
     /// Whether anything is configured that can tell one user from another by what CONNECT carries.
@@ -485,6 +575,7 @@ impl Listener {
     pub fn websocket_path(&self) -> &str {
         match (self.websocket.path.as_str(), self.kind) {
             ("", ListenerKind::Stomp) => "/ws",
+            ("", ListenerKind::Coap) => "/.well-known/coap",
             ("", _) => "/mqtt",
             (path, _) => path,
         }

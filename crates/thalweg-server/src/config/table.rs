@@ -5,8 +5,8 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Flag, Mode, Names, Path, Policies, Prefixes, Rate, Size, SizeRate,
-    Socket, Text, Word,
+    self, Addresses, Bind, Count, Duration, File, Filters, Flag, Mode, Names, Path, Policies, Prefixes, Rate, Size,
+    SizeRate, Socket, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -73,34 +73,39 @@ keys! {
         "File that log lines are appended to. Not set: standard error.";
 
     listener enabled: Flag, default "true", Now;
-        "Whether the broker opens this listener. The listeners `mqtt`, `websocket`, `amqp` and `stomp` exist without \
-         being mentioned; this is how to be rid of one. `amqp` and `stomp` do so only as long as `mqtt`, `websocket` \
-         and listeners of your own are not mentioned either: with those, `enabled = true` is how to have them.";
+        "Whether the broker opens this listener. The listeners `mqtt`, `websocket`, `amqp`, `stomp`, `coap` and \
+         `coap-tcp` exist without being mentioned; this is how to be rid of one. All but `mqtt` and `websocket` do so \
+         only as long as those two and listeners of your own are not mentioned either: with those, `enabled = true` is \
+         how to have them.";
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
         "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet; \
-         `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, told apart likewise. The built-in listeners `amqp` and `stomp` \
-         start as what they are called.";
+         `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, told apart likewise; `coap` is RFC 7252 over UDP and DTLS, and \
+         RFC 8323 over everything else. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what they \
+         are called.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
-        "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, or a Unix socket. The built-in \
-         listener `websocket` starts as `ws`. AMQP has no WebSocket transport.";
+        "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, or for CoAP UDP and \
+         DTLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
     listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
-         listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672 and `stomp` \
-         127.0.0.1:61613. Over TLS the usual ports are 8883, 8084, 5671 and 61614, and STOMP over WebSocket has \
-         15674. Port 0 lets the system choose.";
+         listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672, `stomp` \
+         127.0.0.1:61613, and `coap` and `coap-tcp` 127.0.0.1:5683, of UDP and of TCP. Over TLS (and DTLS) the usual \
+         ports are 8883, 8084, 5671, 61614 and 5684, and STOMP over WebSocket has 15674. Port 0 lets the system \
+         choose.";
     listener anonymous: Flag, default "local" none "local", NewConnections;
         "Whether clients without user name, token or certificate are let in. `local` lets them in where only this \
          machine can connect (loopback addresses and Unix sockets); any other listener then needs authentication \
-         configured, or the broker refuses to start.";
+         configured, or the broker refuses to start. CoAP clients cannot say user name or password: theirs are \
+         certificates, and keys for DTLS (`tls.psk_file`).";
     listener connections_max: Count { min: 1, max: 10_000_000 }, default "off" none "off", NewConnections;
         "Most connections at once on this listener, within `limits.connections_max`. When reached, new ones are \
-         closed at accept.";
+         closed at accept. UDP has none; see `coap.peers_max`.";
     listener packet_bytes_max: packet_bytes(), default "inherit" none "inherit", NewConnections;
-        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`; for AMQP and STOMP the \
-         largest message, in place of `amqp.message_bytes_max` and `stomp.message_bytes_max`.";
+        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`; for AMQP, STOMP and CoAP the \
+         largest message, in place of `amqp.message_bytes_max`, `stomp.message_bytes_max` and \
+         `coap.message_bytes_max`.";
     listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
         "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
-         is no limit.";
+         is no limit. Over UDP it counts for each identity.";
     listener fsync: Word(Fsync::WORDS), default "inherit" none "inherit", NewConnections;
         "What acknowledgements to this listener's clients wait for, in place of `journal.fsync`. A filter of \
          `journal.filters` that matches a message's topic has the last word.";
@@ -117,6 +122,14 @@ keys! {
         "Connections that may wait in the system's accept queue. The system may cap it (net.core.somaxconn).";
     listener unix_mode: Mode, default "0660", Restart;
         "Permission bits of the Unix socket, in octal.";
+    listener receive_buffer: Size { min: 4 * KIB, max: GIB }, default "4MiB" none "automatic", Restart;
+        "Bytes of received datagrams that the system keeps for each shard until the broker reads them. What comes \
+         beyond is dropped by the system and counted (`thalweg_datagrams_overflown_total`). The system may cap it \
+         (net.core.rmem_max); `automatic` leaves it to the system. UDP and DTLS only.";
+    listener send_buffer: Size { min: 4 * KIB, max: GIB }, default "automatic" none "automatic", Restart;
+        "Bytes of datagrams that the system takes before the network has. Then they wait in the broker, up to \
+         `queue.output_bytes_max`, and are dropped and counted beyond. The system may cap it (net.core.wmem_max). UDP \
+         and DTLS only.";
     listener tls.certificate: File, default "", NewConnections;
         "PEM file with the certificate chain, the broker's own certificate first. When this or another of the \
          listener's files changes on disk, it is taken over within seconds; a reload reads all of them at once.";
@@ -134,10 +147,13 @@ keys! {
          alternative name. `none` leaves the user to what the client says; any other value makes the certificate \
          the log-in, and no password is asked: AMQP clients may use SASL EXTERNAL.";
     listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
-        "Oldest TLS version accepted.";
+        "Oldest TLS version accepted. DTLS is always 1.2.";
+    listener tls.psk_file: File, default "", NewConnections;
+        "File with the keys that DTLS clients share with the broker, one `identity:key in hexadecimal` per line. The \
+         identity is the user. With it, `tls.certificate` and `tls.key` may be left out.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
-        "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT and `/ws` for STOMP. `/`, which many \
-         clients ask for, works too; requests for other paths get 404.";
+        "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
+         CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
 
     broker admin.enabled: Flag, default "true", Restart;
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
@@ -331,6 +347,16 @@ keys! {
         "Time that a sync waits for more to come. Batches form by themselves while the disk is busy; a little waiting \
          can help a slow disk under light load, and delays every acknowledgement.";
 
+    broker last_values.keep: Filters { max: 100 }, default "", Now;
+        "Filters of topics that keep their latest message although nobody asked for it to be retained, for readers \
+         that come later: CoAP clients that GET, retained messages for MQTT subscribers, `x-last-value`. In memory only; \
+         what publishers retain survives a restart, as always.";
+    broker last_values.messages_max: Count { min: 1, max: 1_000_000_000 }, default "1000000", Now;
+        "Most messages that are kept only because of `last_values.keep`, or because a CoAP client has made a topic of \
+         their address. When reached, further topics keep none; known ones are still replaced.";
+    broker last_values.bytes_max: Size { min: KIB, max: TIB }, default "256MiB", Now;
+        "Most bytes of these, likewise.";
+
     broker ledger.prefixes: Prefixes { max: 1000 }, default "", Restart;
         "Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below \
          it, but for what a longer prefix in the list counts. The books are in the metrics, in /v1/ledger and in \
@@ -410,6 +436,86 @@ keys! {
     broker stomp.transactions_max: Count { min: 1, max: 65_536 }, default "64", NewConnections;
         "Most open transactions of one STOMP connection.";
 
+    broker coap.ack_timeout: Duration { min: Span::from_millis(10), max: Span::from_secs(3600), step: NANO },
+        default "2s", Now;
+        "Time that a confirmable CoAP message waits for its acknowledgement before it is sent again; each repetition \
+         waits twice as long. This is ACK_TIMEOUT of RFC 7252; lower it for fast networks only.";
+    broker coap.ack_random_percent: Count { min: 100, max: 1000 }, default "150", Now;
+        "The first wait is up to this many percent of `coap.ack_timeout`, by chance, so that what was lost together is \
+         not repeated together. This is ACK_RANDOM_FACTOR, times 100.";
+    broker coap.max_retransmit: Count { min: 0, max: 20 }, default "4", Now;
+        "How often a confirmable CoAP message is sent again. An observer that acknowledges none of them is forgotten. \
+         This is MAX_RETRANSMIT.";
+    broker coap.nstart: Count { min: 1, max: 255 }, default "1", Now;
+        "Confirmable CoAP messages on the way to one peer at once. Further ones wait. This is NSTART; RFC 7252 allows \
+         more than 1 only with congestion control of another kind.";
+    broker coap.probing_rate: Count { min: 1, max: 1_000_000_000 }, default "1", Now;
+        "Bytes per second, on average, that are sent to a CoAP peer that does not answer at all. This is PROBING_RATE.";
+    broker coap.queue: Count { min: 1, max: 65_535 }, default "1", Now;
+        "Changes of a topic that wait for a CoAP observer. 1 is what CoAP promises: the latest state, and states in \
+         between may be left out. With more, up to so many are notified in order; of more than that the oldest are left \
+         out and counted. Observers can ask for another number with `?queue=`.";
+    broker coap.queue_max: Count { min: 1, max: 65_535 }, default "1024", Now;
+        "The most that an observer can ask for.";
+    broker coap.notifications: Word(CoapNotifications::WORDS), default "auto", Now;
+        "Which CoAP notifications are confirmable: those of messages that are delivered at least once (`auto`), all \
+         (`con`), or as few as RFC 7641 allows (`non`). Clients can say otherwise with `?qos=`.";
+    broker coap.observer_check: Duration { min: Span::from_secs(1), max: Span::from_secs(86_400), step: Span::from_secs(1) },
+        default "24h", Now;
+        "At least this often a notification is confirmable, so that an observer that has gone is found out. RFC 7641 \
+         asks for a day or less.";
+    broker coap.observe_empty: Flag, default "true", Now;
+        "Whether a topic that has no value yet can be observed. If not, GET with Observe is answered with 4.04 like GET.";
+    broker coap.auto_create: Flag, default "true", Now;
+        "Whether a PUT to a topic that no client has made is a publish all the same. If not, it is answered with 4.04, \
+         as the draft of CoAP publish-subscribe says.";
+    broker coap.auto_declare_queues: Flag, default "false", Now;
+        "Whether a POST to a queue that nobody has declared makes it. If not, it is answered with 4.04.";
+    broker coap.plain_paths: Flag, default "true", Now;
+        "Whether `/ps/a/b` means the topic a/b where no CoAP topic has that path: the form that clients of EMQX use. \
+         `/ps/data/a/b` always does.";
+    broker coap.discovery: Flag, default "true", Now;
+        "Whether clients are told what there is: /.well-known/core, and lists of topics. If not, both are answered with \
+         4.04, and only who knows a topic finds it.";
+    broker coap.max_age: seconds(0, 4_294_967_295), default "60s", Now;
+        "How long what does not expire is called fresh (Max-Age). Caches may answer with it for so long, and observers \
+         that hear nothing for longer register again.";
+    broker coap.message_bytes_max: Size { min: 64, max: 512 * MIB }, default "1MiB", Now;
+        "Largest body of a CoAP request, all blocks together. A larger one is answered with 4.13.";
+    broker coap.max_block_size: Count { min: 16, max: 1024 }, default "1024", Now;
+        "Largest block of CoAP block-wise transfer: a power of two. Bodies that are longer come and go in several. Clients \
+         can ask for smaller ones.";
+    broker coap.transfers_bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
+        "Bytes of request bodies of which not all blocks have come, on each listener. When reached, new ones are \
+         answered with 5.03.";
+    broker coap.peers_max: Count { min: 1, max: 100_000_000 }, default "262144", Now;
+        "CoAP peers that are remembered on each listener. When reached, those that observe nothing and wait for nothing \
+         make room, the longest silent first; if there are none, new ones are answered with 5.03.";
+    broker coap.observations_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
+        "Most observations on each listener. Further ones are answered as if nobody had asked to observe.";
+    broker coap.observations_per_peer_max: Count { min: 1, max: 65_535 }, default "256", Now;
+        "Most observations of one CoAP peer, likewise.";
+    broker coap.request_rate: Rate, default "off" none "off", Now;
+        "Requests per second accepted from one CoAP peer. Those beyond are answered with 4.29 if they are confirmable, \
+         and else not at all.";
+    broker coap.amplification_factor: Count { min: 1, max: 255 }, default "3", Now;
+        "How many times its request's size an answer may have for a peer that has not shown that it is where it seems to \
+         be (RFC 9175). Longer answers go in small blocks or are preceded by a challenge. With DTLS there is no limit.";
+    broker coap.echo: Word(CoapEcho::WORDS), default "auto", Now;
+        "Whether a peer that wants to observe must show by Echo (RFC 9175) that it is where it seems to be: never, \
+         always, or while more than half of `coap.peers_max` is taken.";
+    broker coap.duplicates_max: Count { min: 1, max: 100_000_000 }, default "524288", Now;
+        "Answers remembered on each listener, so that a repeated request is not carried out twice. When reached, the \
+         oldest are forgotten and counted; otherwise each is kept for 247 seconds.";
+    broker coap.duplicates_bytes_max: Size { min: KIB, max: TIB }, default "16MiB", Now;
+        "Bytes of options and payloads of these, likewise.";
+    broker coap.topics_max: Count { min: 1, max: 100_000_000 }, default "100000", Now;
+        "Most topics that CoAP clients may have made. Further ones are answered with 5.03.";
+    broker coap.rpc_timeout: seconds(1, 3600), default "30s", Now;
+        "How long the answer to a request through `/rpc` is waited for. Then it is answered with 5.04.";
+    broker coap.take_timeout: seconds(1, 86_400), default "120s", Now;
+        "How long a message that a CoAP client took from a queue may go unacknowledged. Then it goes back.";
+
     broker groups.strategy: Word(GroupStrategy::WORDS), default "round-robin", Now;
         "How a shared subscription chooses the member that gets the next message: in turn, by chance, the same \
          until it fails, the one with fewest unacknowledged messages, or by publisher or topic so that order is \
@@ -436,6 +542,11 @@ pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
     ("listeners.amqp.kind", "amqp"),
     ("listeners.stomp.bind", "127.0.0.1:61613"),
     ("listeners.stomp.kind", "stomp"),
+    ("listeners.coap.bind", "127.0.0.1:5683"),
+    ("listeners.coap.kind", "coap"),
+    ("listeners.coap.transport", "udp"),
+    ("listeners.coap-tcp.bind", "127.0.0.1:5683"),
+    ("listeners.coap-tcp.kind", "coap"),
 ];
 
 /// The listeners that exist without being mentioned.
@@ -443,7 +554,7 @@ pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
 
 /// Those that do so only where no other listener is mentioned: somebody who has said where MQTT is spoken may have
 /// another broker on these ports, or a reason to have no more doors than he named.
-pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 2] = ["amqp", "stomp"];
+pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp", "stomp"];
 
 /// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
 const fn packet_bytes() -> Kind {

@@ -20,6 +20,8 @@ fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback(
         opened,
         [
             ("amqp", ListenerKind::Amqp, Transport::Tcp, "127.0.0.1:5672".into(), true),
+            ("coap", ListenerKind::Coap, Transport::Udp, "127.0.0.1:5683".into(), true),
+            ("coap-tcp", ListenerKind::Coap, Transport::Tcp, "127.0.0.1:5683".into(), true),
             ("mqtt", ListenerKind::Mqtt, Transport::Tcp, "127.0.0.1:1883".into(), true),
             ("stomp", ListenerKind::Stomp, Transport::Tcp, "127.0.0.1:61613".into(), true),
             ("websocket", ListenerKind::Mqtt, Transport::Ws, "127.0.0.1:8083".into(), true)
@@ -35,7 +37,7 @@ fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback(
 
 /// Else a broker that has served MQTT beside RabbitMQ would not start any more, or would open doors that nobody asked for.
 #[test]
-fn queues_have_ports_unasked_only_where_no_other_listener_is_mentioned() {
+fn queues_and_datagrams_have_ports_unasked_only_where_no_other_listener_is_mentioned() {
     let opened = |sets: &[&str]| -> Vec<String> {
         let (config, _) = load("", &[], sets).unwrap_or_else(|errors| panic!("{errors:?}"));
         config
@@ -45,10 +47,12 @@ fn queues_have_ports_unasked_only_where_no_other_listener_is_mentioned() {
     };
     let (amqp, stomp) = ("amqp amqp 127.0.0.1:5672", "stomp stomp 127.0.0.1:61613");
     let (mqtt, websocket) = ("mqtt mqtt 127.0.0.1:1883", "websocket mqtt 127.0.0.1:8083");
-    let all = [amqp, mqtt, stomp, websocket];
+    let (coap, coap_tcp) = ("coap coap 127.0.0.1:5683", "coap-tcp coap 127.0.0.1:5683");
+    let all = [amqp, coap, coap_tcp, mqtt, stomp, websocket];
     assert_eq!(opened(&["shards=2"]), all);
-    assert_eq!(opened(&["listeners.amqp.enabled=false"]), [mqtt, stomp, websocket]);
+    assert_eq!(opened(&["listeners.amqp.enabled=false"]), [coap, coap_tcp, mqtt, stomp, websocket]);
     assert_eq!(opened(&["listeners.amqp.backlog=9", "listeners.stomp.backlog=9"]), all);
+    assert_eq!(opened(&["listeners.mqtt.backlog=9", "listeners.coap.enabled=true"]), [coap, mqtt, websocket]);
     assert_eq!(opened(&["listeners.mqtt.backlog=9"]), [mqtt, websocket]);
     assert_eq!(opened(&["listeners.websocket.enabled=false"]), [mqtt]);
     assert_eq!(opened(&["listeners.own.bind=127.0.0.1:9"]), [mqtt, "own mqtt 127.0.0.1:9", websocket]);
@@ -711,6 +715,7 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
         Kind::Policies => vec![Value::Policies(vec![(Filter::new("a/#").expect("legal"), Fsync::Never)])],
+        Kind::Filters { .. } => vec![Value::Filters(vec![Filter::new("a/#").expect("legal")])],
         Kind::Prefixes { .. } | Kind::Names { .. } => vec![Value::Names(vec!["a".into()])],
     };
     candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())

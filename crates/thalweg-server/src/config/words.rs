@@ -82,6 +82,8 @@ words! {
         Amqp = "amqp",
         /// STOMP 1.0, 1.1 and 1.2, told apart by the CONNECT frame.
         Stomp = "stomp",
+        /// CoAP: RFC 7252 in datagrams, RFC 8323 in streams.
+        Coap = "coap",
     }
 }
 
@@ -110,6 +112,34 @@ words! {
         Wss = "wss",
         /// A Unix domain stream socket.
         Unix = "unix",
+        /// UDP datagrams.
+        Udp = "udp",
+        /// DTLS over UDP.
+        Dtls = "dtls",
+    }
+}
+
+words! {
+    /// Which CoAP notifications the observer must acknowledge.
+    CoapNotifications {
+        /// Those of messages that are delivered at least once, and of the others one now and then.
+        Auto = "auto",
+        /// All of them.
+        Confirmable = "con",
+        /// One now and then.
+        NonConfirmable = "non",
+    }
+}
+
+words! {
+    /// When a CoAP client that wants to observe must show first that it is where it seems to be.
+    CoapEcho {
+        /// While many peers are known, somebody may be making them up.
+        Auto = "auto",
+        /// Always.
+        Always = "always",
+        /// Never.
+        Never = "never",
     }
 }
 
@@ -246,9 +276,14 @@ impl JwtAlgorithm {
 }
 
 impl Transport {
-    /// Whether the transport opens with a TLS handshake.
+    /// Whether the transport opens with a handshake of TLS or DTLS.
     pub const fn is_encrypted(self) -> bool {
-        matches!(self, Transport::Tls | Transport::Wss)
+        matches!(self, Transport::Tls | Transport::Wss | Transport::Dtls)
+    }
+
+    /// Whether there are no connections, but datagrams.
+    pub const fn is_datagrams(self) -> bool {
+        matches!(self, Transport::Udp | Transport::Dtls)
     }
 
     /// Whether the transport carries WebSocket frames.

@@ -144,6 +144,11 @@ impl DatagramSocket {
         self.is_readable
     }
 
+    /// Whether it takes nothing now.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
     pub(crate) fn counts(&self) -> DatagramCounts {
         DatagramCounts { waiting: self.waiting.len() as u64, ..self.counts }
     }

@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) idle_watched: bool,
     /// Whatever comes is a sign of life, not only what is whole.
     pub(crate) hears_parts: bool,
+    /// Its front has timers of its own, and when the earliest that is set fires.
+    pub(crate) front_due: Option<Time>,
     /// Its output buffer is large; it is given back when it is not used for a while.
     pub(crate) fat: bool,
     /// When a whole packet last came.

@@ -4,7 +4,9 @@
 //! anything is flushed; questions about peers and ended links follow.
 
 use super::Shard;
-use thalweg_kernel::ShardMessage;
+use crate::door::Visitor;
+use thalweg_fronts::LoginAsk;
+use thalweg_kernel::{LinkId, ShardMessage};
 
 impl Shard {
     /// Carries out everything that has gathered.
@@ -40,12 +42,40 @@ impl Shard {
                 self.start_closing(id);
             }
             for (id, ask) in logins {
-                let Some(connection) = self.connections.get_mut(id) else { continue };
-                let (serial, peer) = (connection.serial, connection.peer.clone());
-                if let Some((answer, ends)) = self.door.ask(id, serial, &peer, ask) {
-                    self.on_login_now(id, serial, answer, ends);
+                let Some((serial, visitor)) = self.visitor(id) else { continue };
+                match ask {
+                    LoginAsk::Proven { identity } => {
+                        let answer = self.door.proven(&identity);
+                        self.links.on_proven(id, &identity, answer, self.now, &mut self.kernel);
+                    }
+                    ask => {
+                        if let Some((answer, ends)) = self.door.ask(id, serial, visitor, ask) {
+                            self.on_login_now(id, serial, answer, ends);
+                        }
+                    }
                 }
             }
         }
+    }
+    /// Who is at the other end of a link, and what tells it from others of its number.
+    fn visitor(&mut self, id: LinkId) -> Option<(u64, Visitor)> {
+        if let Some(connection) = self.connections.get_mut(id) {
+            let peer = &connection.peer;
+            let visitor = Visitor {
+                listener: peer.listener.name.clone(),
+                address: peer.address.map(|address| address.ip()),
+                certificate_name: peer.certificate_name.clone(),
+            };
+            return Some((connection.serial, visitor));
+        }
+        let port = self.ports.of_link(id)?;
+        // It has many peers: who one of them is was proven by DTLS, or nobody asks.
+        Some((port.serial, Visitor { listener: port.listener.clone(), address: None, certificate_name: None }))
+    }
+
+    /// What tells a link from earlier and later ones of its number.
+    pub(super) fn serial_of(&mut self, id: LinkId) -> Option<u64> {
+        let connection = self.connections.get_mut(id).map(|connection| connection.serial);
+        connection.or_else(|| self.ports.of_link(id).map(|port| port.serial))
     }
 }

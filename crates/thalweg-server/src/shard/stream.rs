@@ -216,6 +216,7 @@ impl Shard {
         if !connection.silence_watched || !connection.idle_watched {
             self.watch_life(id);
         }
+        self.watch_front(id);
         let Some(link) = self.links.get(id) else { return };
         if let Some(until) = link.pause_until {
             self.wheel.set(until, id, serial, Deadline::Resume);
@@ -245,6 +246,27 @@ impl Shard {
                 self.wheel.set(now + max, id, serial, Deadline::Idle);
             }
         }
+    }
+
+    /// Starts the timer of a front that has some.
+    fn watch_front(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(due) = &mut connection.front_due else { return };
+        let wanted = self.links.datagram_timeout(id);
+        if wanted < *due {
+            *due = wanted;
+            self.wheel.set(wanted, id, connection.serial, Deadline::Front);
+        }
+    }
+
+    /// Lets a front do what is due.
+    pub(super) fn on_front_due(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.front_due = Some(Time::NEVER);
+        if self.links.datagram_timeout(id) <= self.now {
+            self.links.on_datagram_timeout(id, self.now, &mut self.kernel);
+        }
+        self.watch_front(id);
     }
 
     /// When a peer last showed that it is there. One that we do not read cannot say so: while it may not send, nobody can
@@ -374,6 +396,11 @@ impl Shard {
 
     /// Flushes every link that was written to.
     pub(super) fn flush_dirty(&mut self) {
+        // What the kernel has told fronts meanwhile becomes output only now.
+        if self.links.has_work() {
+            self.links.work(self.now, &mut self.kernel);
+            self.carry_out();
+        }
         while self.links.has_dirty() {
             let mut dirty = std::mem::take(&mut self.dirty);
             self.links.take_dirty(&mut dirty);
@@ -386,7 +413,7 @@ impl Shard {
 
     /// Sends what a link has to send, as far as its socket takes it.
     pub(super) fn flush(&mut self, id: LinkId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return self.flush_port(id) };
         let Some(link) = self.links.get_mut(id) else { return };
         if connection.blocked {
             return;
@@ -449,6 +476,7 @@ impl Shard {
     }
 
     fn after_flush(&mut self, id: LinkId) {
+        self.watch_front(id);
         let waiting = self.waiting(id);
         let low = self.settings.links.output_high / 2;
         let Some(connection) = self.connections.get_mut(id) else { return };

@@ -1,11 +1,12 @@
 //! The shard's loop.
 //!
-//! One turn, in this order: wait for events; take the mailbox; read each ready connection once, let its packets run
+//! One turn, in this order: wait for events; take the mailbox; read each ready connection and socket once, let its packets run
 //! through front and kernel, and flush what that filled; repeat until nothing is ready (bounded); fire deadlines; let
 //! the kernel go on with put-off work; carry out what is left; flush.
 
 use super::commit::Commits;
 use super::connection::{Connection, Connections};
+use super::ports::Ports;
 use super::wheel::{Deadline, Wheel};
 use super::{Mailbox, ToShard};
 use crate::clock;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
-use thalweg_fronts::{Links, LoginAnswer};
+use thalweg_fronts::{Front, Links, LoginAnswer};
 use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, Pressure, ShardId};
 use thalweg_model::{Span, Time};
 
@@ -63,7 +64,7 @@ pub struct LoopCounts {
 pub(crate) struct Shard {
     pub(super) id: ShardId,
     pub(super) settings: ShardSettings,
-    poll: Poll,
+    pub(super) poll: Poll,
     mail: mpsc::Receiver<ToShard>,
     sleeping: Arc<AtomicBool>,
     /// All shards' mailboxes, our own among them.
@@ -71,6 +72,7 @@ pub(crate) struct Shard {
     pub(super) kernel: Kernel,
     pub(super) links: Links,
     pub(super) connections: Connections,
+    pub(super) ports: Ports,
     pub(super) door: Door,
     pub(super) wheel: Wheel,
     pub(super) ready: Vec<LinkId>,
@@ -89,7 +91,7 @@ pub(crate) struct Shard {
     slim_at: Time,
     pub(super) buffer: Vec<u8>,
     pub(super) now: Time,
-    serial_next: u64,
+    pub(super) serial_next: u64,
     pub(super) stages: Stages,
     pub(super) counts: LoopCounts,
     stopping: bool,
@@ -130,6 +132,7 @@ impl Shard {
             sleeping,
             shards,
             connections: Connections::default(),
+            ports: Ports::default(),
             door,
             wheel: Wheel::default(),
             ready: Vec::new(),
@@ -167,7 +170,7 @@ impl Shard {
         self.counts.turns += 1;
         let was_idle = events.is_empty();
         for event in events.iter() {
-            if event.token() == MAILBOX {
+            if event.token() == MAILBOX || self.on_port_event(event) {
                 continue;
             }
             let id = LinkId(event.token().0 as u32);
@@ -184,8 +187,9 @@ impl Shard {
         }
         self.take_mail();
         let mut passes = 0;
-        while !self.ready.is_empty() && passes < PASSES_MAX {
+        while (!self.ready.is_empty() || self.has_ready_port()) && passes < PASSES_MAX {
             self.read_ready();
+            self.read_ports();
             self.flush_dirty();
             passes += 1;
         }
@@ -202,7 +206,11 @@ impl Shard {
 
     /// Waits for events; not at all if there is work.
     fn sleep(&mut self, events: &mut Events) {
-        let busy = !self.ready.is_empty() || self.kernel.has_work() || self.is_batch_due();
+        let busy = !self.ready.is_empty()
+            || self.kernel.has_work()
+            || self.links.has_work()
+            || self.is_batch_due()
+            || self.has_ready_port();
         let mut timeout = Duration::ZERO;
         if !busy {
             self.sleeping.store(true, Ordering::SeqCst);
@@ -217,7 +225,7 @@ impl Shard {
                 Err(mpsc::TryRecvError::Disconnected) => self.stopping = true,
                 Err(mpsc::TryRecvError::Empty) => {
                     let kernel = if self.restoring { Time::NEVER } else { self.kernel.poll_timeout() };
-                    let next = kernel.min(self.wheel.next()).min(self.housekeeping_at());
+                    let next = kernel.min(self.wheel.next()).min(self.ports_timeout()).min(self.housekeeping_at());
                     // A second at the most, so that nothing that goes wrong with a waker goes wrong for long.
                     let span = next.since(clock::now()).min(Span::from_secs(1));
                     timeout = Duration::from_nanos(span.nanos());
@@ -257,6 +265,8 @@ impl Shard {
     fn on_mail(&mut self, mail: ToShard) {
         match mail {
             ToShard::Arrival(arrival) => self.on_arrival(*arrival),
+            ToShard::OpenPort(parts) => self.open_port(*parts),
+            ToShard::ClosePort(listener) => self.close_port(&listener),
             ToShard::Login { link, serial, answer, ends } => self.on_login(link, serial, answer, ends),
             ToShard::Messages(from, messages, bytes, number) => {
                 self.shards[self.id.0 as usize].taken(bytes);
@@ -288,6 +298,7 @@ impl Shard {
                     kernel: &mut self.kernel,
                     links: &mut self.links,
                     connections: &self.connections,
+                    ports: &self.ports,
                     now: self.now,
                     stages: &self.stages,
                     counts: self.counts,
@@ -307,6 +318,7 @@ impl Shard {
                 self.door.set_settings(settings.door.clone());
                 self.door.renew_access(&mut self.kernel);
                 self.settings = *settings;
+                self.renew_ports();
             }
             ToShard::Stop => self.stopping = true,
         }
@@ -326,14 +338,14 @@ impl Shard {
 
     fn on_login(&mut self, link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time>) {
         self.on_login_now(link, serial, answer, ends);
-        if self.connections.get_mut(link).is_some_and(|connection| connection.serial == serial) {
+        if self.serial_of(link) == Some(serial) {
             self.go_on(link);
         }
     }
 
     /// The same while the link's input is being driven: going on is the driver's business.
     pub(super) fn on_login_now(&mut self, link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time>) {
-        if self.connections.get_mut(link).is_none_or(|connection| connection.serial != serial) {
+        if self.serial_of(link) != Some(serial) {
             return;
         }
         if let Some(ends) = ends {
@@ -351,6 +363,7 @@ impl Shard {
             tracing::debug!(listener = %peer.listener.name, "closed: the listener is gone");
             return;
         };
+        let front_due = matches!(front, Front::CoapStream(_)).then_some(Time::NEVER);
         let id = self.links.open(front);
         let token = Token(id.0 as usize);
         if let Err(error) = self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE) {
@@ -383,6 +396,7 @@ impl Shard {
                 silence_watched: false,
                 idle_watched: false,
                 hears_parts,
+                front_due,
                 fat: false,
                 heard_at: since,
                 sent_at: since,
@@ -461,6 +475,7 @@ impl Shard {
                     (None, _) => {}
                 },
                 Deadline::Idle => self.on_idle(id),
+                Deadline::Front => self.on_front_due(id),
                 Deadline::Resume => {
                     if let Some(link) = self.links.get_mut(id) {
                         link.pause_until = None;
@@ -471,6 +486,7 @@ impl Shard {
                 Deadline::Close => self.close(id),
             }
         }
+        self.fire_ports();
         self.give_up_on_stalled();
         if now >= self.slim_at {
             self.slim_at = now + SLIM_EVERY;
@@ -524,6 +540,7 @@ impl Shard {
             self.flush(id);
             self.close(id);
         }
+        self.close_ports();
         // What follows from the ends of all links; the committer writes it before it ends.
         self.carry_out();
         self.close_batch();

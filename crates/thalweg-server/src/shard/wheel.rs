@@ -13,6 +13,8 @@ pub(super) enum Deadline {
     Silence,
     /// Something must have been said.
     Idle,
+    /// The front wants to be called.
+    Front,
     /// The peer's rate allows reading again.
     Resume,
     /// The peer's proof of who it is ends.
