@@ -320,3 +320,125 @@ impl Kernel {
 pub(crate) fn may_see(session: &Session, address: &str) -> bool {
     session.access.allows(Permission::Subscribe, address) && session.access.allows(Permission::Receive, address)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use crate::journal::Record;
+    use crate::{
+        Answer, CloseReason, Delivery, Fetch, Grants, Handover, Limits, OpenSession, Refusal, Safety, Sent, ShardId,
+        ShardMessage, Spot, Tag, Taken, Ticket,
+    };
+    use thalweg_model::Span;
+
+    #[test]
+    fn a_watcher_is_small() {
+        assert_eq!(size_of::<Watcher>(), 48);
+        assert!(size_of::<Cell>() <= 56, "{}", size_of::<Cell>());
+    }
+
+    #[test]
+    fn a_further_watcher_of_an_address_costs_less_than_64_bytes() {
+        let (mut kernel, reader) = kernel();
+        watch(&mut kernel, reader, "site/device/temperature");
+        let before = structures(&kernel);
+        for _ in 0..100_000 {
+            watch(&mut kernel, reader, "site/device/temperature");
+        }
+        let each = (structures(&kernel) - before) as f64 / 100_000.0;
+        assert!(each <= 64.0, "{each}");
+    }
+
+    #[test]
+    fn a_watch_on_an_address_of_its_own_costs_less_than_300_bytes() {
+        // Tables double now and then; these are moments shortly before and after.
+        for count in [50_000, 100_000, 120_000] {
+            let (mut kernel, reader) = kernel();
+            let before = structures(&kernel);
+            for number in 0..count {
+                watch(&mut kernel, reader, &format!("site-{}/device-{number}/temperature", number % 97));
+            }
+            let each = (structures(&kernel) - before) as f64 / f64::from(count);
+            assert!(each <= 300.0, "{each} with {count}");
+        }
+    }
+
+    /// What watches take beside the values themselves.
+    fn structures(kernel: &Kernel) -> usize {
+        let addresses =
+            kernel.watches.cells.iter().map(|(_, cell)| (cell.address.len() + 8).next_multiple_of(16).max(32));
+        kernel.watches.cells.bytes()
+            + kernel.watches.watchers.bytes()
+            + addresses.sum::<usize>()
+            + kernel.routes.bytes()
+    }
+
+    fn watch(kernel: &mut Kernel, reader: SessionId, address: &str) {
+        kernel.watch(reader, LinkId(0), 0, address, 1, Time::ZERO, &mut Nowhere).expect("it may watch");
+    }
+
+    fn kernel() -> (Kernel, SessionId) {
+        let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
+        let open = OpenSession {
+            client: "reader",
+            link: LinkId(0),
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            access: Access::ALL,
+            user: None,
+            dialect: "none",
+            grants: Grants::default(),
+        };
+        let reader = kernel.open_session(open, Time::ZERO, &mut Nowhere).expect("there is room").session;
+        (kernel, reader)
+    }
+
+    struct Nowhere;
+
+    impl Effects for Nowhere {
+        fn deliver(&mut self, _: LinkId, _: &Delivery<'_>) -> Sent {
+            Sent::Gone
+        }
+
+        fn release(&mut self, _: LinkId, _: Tag) {}
+
+        fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+
+        fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
+
+        fn send(&mut self, _: ShardId, _: ShardMessage) {}
+
+        fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
+            Sent::Gone
+        }
+
+        fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
+
+        fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
+            Spot::default()
+        }
+
+        fn pin(&mut self) {}
+
+        fn forget(&mut self, _: u64, _: u64, _: Tag) {}
+
+        fn hold(&mut self, _: LinkId) {}
+
+        fn fetch(&mut self, _: Fetch) {}
+
+        fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
+
+        fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
+
+        fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
+
+        fn value_changed(&mut self, _: LinkId, _: u64) {}
+
+        fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
+
+        fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
+    }
+}
