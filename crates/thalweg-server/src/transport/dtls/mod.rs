@@ -267,8 +267,12 @@ impl DtlsListener {
         if fits { Ok(()) } else { Err(NotSent) }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] when nothing waits.
+    /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] when nothing waits. At once, if the files
+    /// were read again.
     pub fn poll_timeout(&self) -> Time {
+        if self.reloads != self.acceptor.reloads() {
+            return Time::ZERO;
+        }
         let wake = self.peers.first_wake().map_or(Time::NEVER, |(at, _)| at);
         let idle = self.peers.quietest().map_or(Time::NEVER, |(heard, _)| heard + self.limits.idle_timeout);
         wake.min(idle)

@@ -496,6 +496,7 @@ fn a_key_that_is_changed_ends_its_association_and_a_bad_file_changes_nothing() {
     bench.check(&mut two, &psk("dev2"));
     bench.folder.write("keys", "dev2:\"new\"\ndev1:\"secret\"\n");
     bench.acceptor.reload().unwrap();
+    assert_eq!(bench.listener.poll_timeout(), Time::ZERO);
     bench.tick(Span::from_secs(1));
     let closed = DtlsEvent::Closed { peer: two.address, why: Ended::KeyChanged };
     assert_eq!((bench.events.last(), bench.listener.peers()), (Some(&closed), 1));
