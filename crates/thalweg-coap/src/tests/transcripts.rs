@@ -8,6 +8,7 @@ use super::*;
 pub(crate) fn lines() -> Vec<(&'static str, Line)> {
     let files = [
         ("datagrams", include_str!("../../transcripts/datagrams.txt")),
+        ("clients", include_str!("../../transcripts/clients.txt")),
         ("refused", include_str!("../../transcripts/refused.txt")),
     ];
     let parse = |(name, text)| {

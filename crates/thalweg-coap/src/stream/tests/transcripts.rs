@@ -8,6 +8,8 @@ use super::*;
 /// The transcripts of connections.
 pub(super) const ALL: &[(&str, &str)] = &[
     ("stream", include_str!("../../../transcripts/stream.txt")),
+    ("stream-libcoap", include_str!("../../../transcripts/stream-libcoap.txt")),
+    ("stream-aiocoap", include_str!("../../../transcripts/stream-aiocoap.txt")),
     ("stream-refused", include_str!("../../../transcripts/stream-refused.txt")),
 ];
 

@@ -21,6 +21,8 @@ fn every_line_of_the_transcripts_is_the_same_over_websocket() {
         // Len is ignored.
         one[0] |= 0xD0;
         assert_eq!(decode_websocket(&one), Ok(message), "{at}");
+        let mut again = Vec::new();
+        assert_eq!((message.encode(&mut again), &again), (line.bytes.len(), &line.bytes), "{at}");
         let mut back = Vec::new();
         append_from_websocket(&one, &mut back).expect("legal");
         assert_eq!(back, line.bytes, "{at}");
