@@ -30,8 +30,7 @@ impl Kernel {
     /// The same, said here or on another shard.
     pub(crate) fn on_keep_last(&mut self, address: &str, keep: bool) -> bool {
         let changed = if keep {
-            // All shards hold all of them.
-            if self.kept_addresses.len() >= self.limits.kept_messages_max && !self.kept_addresses.contains_key(address)
+            if self.kept_addresses.len() >= self.limits.kept_addresses_max && !self.kept_addresses.contains_key(address)
             {
                 return false;
             }

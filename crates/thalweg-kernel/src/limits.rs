@@ -98,8 +98,9 @@ pub struct Limits {
     pub watches_max: usize,
     /// Filters whose every publish is remembered as the last value of its address, retained or not; in memory only.
     pub kept_filters: Arc<[Filter]>,
-    /// Values on this shard that are remembered although nobody retained them, and addresses of which
-    /// [`Kernel::keep_last`](crate::Kernel::keep_last) was told.
+    /// Addresses of which [`Kernel::keep_last`](crate::Kernel::keep_last) was told; every shard has all of them.
+    pub kept_addresses_max: usize,
+    /// Values on this shard that are remembered although nobody retained them.
     pub kept_messages_max: usize,
     /// Bytes of those values.
     pub kept_bytes_max: usize,
@@ -160,6 +161,7 @@ impl Default for Limits {
             bindings_max: 1_000_000,
             watches_max: 1_000_000,
             kept_filters: Arc::default(),
+            kept_addresses_max: 100_000,
             kept_messages_max: 1_000_000,
             kept_bytes_max: 256 << 20,
             list_max: 10_000,

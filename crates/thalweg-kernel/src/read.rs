@@ -196,7 +196,7 @@ impl Kernel {
 
     fn add_to_list(&mut self, question: u32, found: [Vec<Message>; 2], at: &ListCursor) {
         let Some(list) = self.lists.get_mut(&question) else { return };
-        if !self.sessions.get(list.asker.session).is_some_and(|session| session.uid == list.asker.uid) {
+        if self.sessions.get(list.asker.session).is_none_or(|session| session.uid != list.asker.uid) {
             // Nobody waits for it any more.
             self.lists.remove(&question);
             return;

@@ -59,6 +59,7 @@ pub(crate) struct Watches {
 pub(crate) struct Watcher {
     pub(crate) cookie: u64,
     /// What waits, for one who wants more than the newest. Made when there is something first.
+    #[allow(clippy::box_collection)] // Most have none, and a list is three words more.
     pub(crate) waiting: Option<Box<VecDeque<Message>>>,
     pub(crate) session: SessionId,
     pub(crate) link: LinkId,

@@ -101,7 +101,7 @@ fn a_wildcard_keeps_no_address_of_the_brokers_own() {
 
 #[test]
 fn what_is_remembered_is_bounded_and_refusals_are_counted() {
-    let mut world = World::with(1, Limits { kept_messages_max: 2, ..keeping(&["#"]) });
+    let mut world = World::with(1, Limits { kept_messages_max: 2, kept_addresses_max: 2, ..keeping(&["#"]) });
     let (reader, writer) = (world.connect(0), world.connect(0));
     for address in ["a/1", "a/2", "a/3", "a/1"] {
         world.say(writer, address, "1");
