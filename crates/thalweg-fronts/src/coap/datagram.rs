@@ -11,8 +11,8 @@ use crate::{LoginAnswer, LoginRefusal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::{
-    Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, RelationId, Response, ServerSide,
-    SharedBody,
+    Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, Observe, RelationId, Response,
+    ServerSide, SharedBody,
 };
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, LinkId};
@@ -196,8 +196,7 @@ impl CoapFront {
             Err(why) => return self.handler.respond(event.exchange, &stay_out(why), now),
         };
         let mut relation = event.relation.map(|(_, cookie)| cookie);
-        let observe = event.observe.map(|observe| observe as u8);
-        if observe == Some(1)
+        if event.observe == Some(Observe::Deregister)
             && let Some(cookie) = relation.take()
         {
             self.handler.forget_relation(cookie, scene);
@@ -210,7 +209,7 @@ impl CoapFront {
             confirmable: event.confirmable,
             options: event.options,
             payload: &event.payload,
-            observes: observe == Some(0),
+            observes: event.observe == Some(Observe::Register),
             relation,
         };
         self.handler.handle(&request, scene);

@@ -2,6 +2,7 @@
 
 use crate::native;
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher};
 use thalweg_coap::content_format;
 use thalweg_model::{Message, Properties, Time};
 
@@ -62,22 +63,11 @@ pub(super) fn media_type_of(number: u16) -> Cow<'static, str> {
 
 /// Tells representations apart. Nobody gains anything by making two alike, so it need not be hard to do.
 fn etag(payload: &[u8], content_format: Option<u16>) -> [u8; 4] {
-    let mut hash = MIX ^ content_format.map_or(0x1_0000, u64::from) ^ (payload.len() as u64) << 20;
-    let (words, rest) = payload.as_chunks::<8>();
-    for word in words {
-        hash = mixed(hash, u64::from_le_bytes(*word));
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let hash = mixed(hash, u64::from_le_bytes(last));
+    let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
+    hasher.write_u32(content_format.map_or(u32::MAX, u32::from));
+    hasher.write(payload);
+    let hash = hasher.finish();
     ((hash >> 32) as u32 ^ hash as u32).to_be_bytes()
-}
-
-const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
-
-fn mixed(hash: u64, word: u64) -> u64 {
-    let product = u128::from(hash ^ word ^ MIX) * u128::from(MIX);
-    (product >> 64) as u64 ^ (product as u64).rotate_left(23)
 }
 
 #[cfg(test)]

@@ -1,0 +1,7 @@
+//! What a broker must do for CoAP clients in one situation each, over front and kernel in memory.
+
+mod script;
+mod world;
+
+mod data;
+mod observe;
