@@ -226,11 +226,6 @@ impl Endpoint {
         Some(owner)
     }
 
-    /// Whether a confirmable message of this id is in flight to this peer.
-    pub fn is_flying(&self, peer: u32, id: u16) -> bool {
-        self.peers.slots.get(peer).is_some_and(|peer| self.find_in(peer.flying, id).is_some())
-    }
-
     /// Stops repeating a message, or takes it out of its queue; the next one in the queue leaves.
     pub fn remove(&mut self, index: u32, now: Time, out: &mut Datagrams) {
         let Some(peer) = self.take(index) else { return };
@@ -290,11 +285,6 @@ impl Endpoint {
         if let Some(record) = self.peers.slots.get(sending.peer) {
             sending.write(record.address, out);
         }
-    }
-
-    /// How many times a message was sent.
-    pub fn transmissions(&self, index: u32) -> u8 {
-        self.sendings.get(index).map_or(0, |sending| sending.transmissions)
     }
 
     /// Bytes allocated for messages, what observers share not counted.

@@ -10,6 +10,8 @@ mod blockwise;
 mod client;
 mod code;
 pub mod content_format;
+#[cfg(test)]
+mod conversations;
 mod datagrams;
 mod dedup;
 mod echo;

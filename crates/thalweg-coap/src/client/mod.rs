@@ -1,17 +1,30 @@
 //! The client's end of all conversations over one datagram socket.
 
 mod event;
+mod pending;
+mod receive;
+mod send;
 mod settings;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
 use thalweg_wire::Time;
 
 pub use event::*;
 pub use settings::ClientSettings;
 
-use crate::Datagrams;
+use self::pending::{Pending, Phase};
+use self::send::Say;
+use crate::dedup::Remembered;
+use crate::endpoint::{Content, Due, Endpoint, Owner};
+use crate::outgoing::put;
+use crate::slots::{NONE, Slots};
+use crate::timers::TimerKind;
+use crate::{Block, Code, Datagrams, Encoder, Token};
 
 /// The client's end of all conversations over one datagram socket: requests go out, responses and notifications come
 /// in; block-wise transfers both ways and repetitions are the machine's.
@@ -20,13 +33,30 @@ use crate::Datagrams;
 #[derive(Debug)]
 pub struct ClientSide {
     settings: Arc<ClientSettings>,
+    endpoint: Endpoint,
+    requests: Slots<Pending>,
+    tokens: HashMap<Token, u32, FixedState>,
+    /// Responses that were acknowledged: the acknowledgement may be lost, and the request has ended.
+    acknowledged: Remembered,
+    hasher: FixedState,
+    notices: VecDeque<ClientNotice>,
 }
 
 impl ClientSide {
     /// A machine without peers. `seed` chooses message ids and tokens: nobody outside should know it.
     pub fn new(settings: Arc<ClientSettings>, seed: u64) -> Self {
-        let _ = seed;
-        ClientSide { settings }
+        let transmission = settings.transmission.clone();
+        let mut endpoint = Endpoint::new(transmission, settings.waiting_per_peer, usize::MAX, seed);
+        let hasher = FixedState::with_seed(endpoint.throw());
+        ClientSide {
+            settings,
+            endpoint,
+            requests: Slots::default(),
+            tokens: HashMap::with_hasher(hasher.clone()),
+            acknowledged: Remembered::default(),
+            hasher,
+            notices: VecDeque::new(),
+        }
     }
 
     /// The settings in force.
@@ -42,50 +72,174 @@ impl ClientSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Result<RequestId, RequestRefused> {
-        let _ = (to, request, now, out);
-        Err(RequestRefused::TooMany)
+        let size_exponent = self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX);
+        let mut options = self.endpoint.buffer();
+        let mut encoder = Encoder::body(&mut options);
+        for (number, value) in request.options {
+            put(&mut encoder, *number, *value);
+        }
+        if request.payload.len() >> (size_exponent + 4) > Block::NUMBER_MAX as usize
+            || options.len() > OPTIONS_BYTES_MAX
+        {
+            return Err(RequestRefused::TooLarge);
+        }
+        let peer = self.peer(to, now)?;
+        if !request.confirmable {
+            self.probe(peer, 16 + options.len() + request.payload.len(), now)?;
+        }
+        let mut pending = Pending::new(peer, to, self.fresh_token(), request.code, Phase::ExpectResponse);
+        pending.is_confirmable = request.confirmable;
+        pending.wants_observe = request.observe;
+        pending.options = options;
+        pending.payload = request.payload.to_vec();
+        pending.size_exponent = size_exponent;
+        let index = self.begin(pending);
+        if !self.say(index, Say::Request, now, out) {
+            self.end(index, now, out);
+            return Err(RequestRefused::TooMany);
+        }
+        Ok(self.id_of(index))
     }
 
     /// Asks whether somebody is there: an empty confirmable message, for which the answer is a reset.
     pub fn ping(&mut self, to: SocketAddr, now: Time, out: &mut Datagrams) -> Result<RequestId, RequestRefused> {
-        let _ = (to, now, out);
-        Err(RequestRefused::TooMany)
+        let peer = self.peer(to, now)?;
+        let token = self.fresh_token();
+        let index = self.begin(Pending::new(peer, to, token, Code::EMPTY, Phase::ExpectPong));
+        let id = self.endpoint.next_id(peer);
+        let Some(sending) = self.endpoint.send(peer, id, Owner::Request(index), Content::Empty, now, out) else {
+            self.end(index, now, out);
+            return Err(RequestRefused::TooMany);
+        };
+        if let Some(pending) = self.requests.get_mut(index) {
+            (pending.sending, pending.id) = (sending, id);
+        }
+        Ok(self.id_of(index))
     }
 
     /// Ends a request or an observation.
     pub fn cancel(&mut self, request: RequestId, how: Cancel, now: Time, out: &mut Datagrams) {
-        let _ = (request, how, now, out);
+        let Some(pending) = self.requests.get_of(request.index, request.generation) else { return };
+        let observes = pending.wants_observe && pending.phase != Phase::ExpectEnd;
+        if how == Cancel::Forget || !observes {
+            self.end(request.index, now, out);
+            return;
+        }
+        if let Some(pending) = self.requests.get_mut(request.index) {
+            pending.phase = Phase::ExpectEnd;
+        }
+        self.go_on(request.index, Say::Deregister, now, out);
     }
 
     /// Registers an observation again, with the same token. RFC 7641 §3.3.1
     pub fn register_again(&mut self, request: RequestId, now: Time, out: &mut Datagrams) {
-        let _ = (request, now, out);
-    }
-
-    /// Takes one datagram. The event borrows from the datagram only.
-    pub fn handle_datagram<'b>(
-        &mut self,
-        from: SocketAddr,
-        datagram: &'b [u8],
-        now: Time,
-        out: &mut Datagrams,
-    ) -> Option<ClientEvent<'b>> {
-        let _ = (from, datagram, now, out);
-        None
+        let found = self.requests.get_of(request.index, request.generation);
+        if found.is_some_and(|pending| pending.phase == Phase::ExpectNotification) {
+            self.go_on(request.index, Say::Request, now, out);
+        }
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Datagrams) {
-        let _ = (now, out);
+        while let Some(timer) = self.endpoint.timers.pop(now) {
+            let index = timer.index;
+            match timer.kind {
+                TimerKind::Sending if timer.is_of(self.endpoint.sendings.generation(index)) => {
+                    if let Due::GivenUp { owner: Owner::Request(index), .. } = self.endpoint.due(index, now, out) {
+                        if let Some(pending) = self.requests.get_mut(index) {
+                            pending.sending = NONE;
+                        }
+                        self.fail(index, Failure::Unacknowledged, now, out);
+                    }
+                }
+                TimerKind::Request if timer.is_of(self.requests.generation(index)) => self.waited(index, now, out),
+                _ => {}
+            }
+        }
+        self.acknowledged.forget_old(self.settings.transmission.exchange_lifetime(), now, 1024);
     }
 
     /// When something will be due; [`Time::NEVER`] if nothing will.
     pub fn poll_timeout(&self) -> Time {
-        Time::NEVER
+        self.endpoint.timers.next()
     }
 
     /// What happened without a datagram that says so.
     pub fn poll_event(&mut self) -> Option<ClientNotice> {
-        None
+        self.notices.pop_front()
+    }
+
+    /// How many requests and observations there are.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// How many messages were sent again.
+    pub fn retransmissions(&self) -> u64 {
+        self.endpoint.counts.retransmissions
+    }
+
+    /// The timer of a request came up.
+    fn waited(&mut self, index: u32, now: Time, out: &mut Datagrams) {
+        let Some(pending) = self.requests.get_mut(index) else { return };
+        let deadline = pending.deadline;
+        pending.timer_at = Time::NEVER;
+        match pending.phase {
+            // While a message is in flight its own timer decides.
+            _ if pending.sending != NONE || deadline == Time::NEVER => {}
+            _ if deadline > now => self.wait_until(index, deadline),
+            Phase::ExpectNotification if pending.fetch_token.is_none() => {
+                self.go_on(index, Say::Request, now, out);
+            }
+            _ => self.fail(index, Failure::NoResponse, now, out),
+        }
+    }
+
+    fn begin(&mut self, pending: Pending) -> u32 {
+        let (peer, token) = (pending.peer, pending.token);
+        let index = self.requests.insert(pending);
+        self.tokens.insert(token, index);
+        if let Some(peer) = self.endpoint.peers.slots.get_mut(peer) {
+            peer.exchange_count = peer.exchange_count.saturating_add(1);
+        }
+        index
+    }
+
+    fn peer(&mut self, to: SocketAddr, now: Time) -> Result<u32, RequestRefused> {
+        if self.requests.len() >= self.settings.requests_max.min(usize::from(u16::MAX)) {
+            return Err(RequestRefused::TooMany);
+        }
+        let peers = &mut self.endpoint.peers;
+        let hash = peers.hash(to);
+        let found = peers.find(to, hash).or_else(|| peers.insert(to, hash, true, self.settings.peers_max, now));
+        found.ok_or(RequestRefused::TooMany)
+    }
+
+    /// Whether so many bytes more may go to a peer from which nothing comes. RFC 7252 §4.7
+    fn probe(&mut self, peer: u32, bytes: usize, now: Time) -> Result<(), RequestRefused> {
+        let rate = u64::from(self.settings.transmission.probing_rate);
+        let Some(record) = self.endpoint.peers.slots.get_mut(peer) else { return Err(RequestRefused::TooMany) };
+        let over = now.since(record.requests_until).secs().saturating_mul(rate);
+        let sent = u64::from(record.unanswered).saturating_sub(over) + bytes as u64;
+        if record.unanswered > 0 && sent > u64::from(self.settings.probing_allowance) {
+            return Err(RequestRefused::Probing);
+        }
+        record.unanswered = sent.min(u64::from(u32::MAX)) as u32;
+        record.requests_until = now;
+        Ok(())
+    }
+
+    /// A token that is not in use, and that nobody can guess who does not know the seed. RFC 7252 §5.3.1
+    fn fresh_token(&mut self) -> Token {
+        loop {
+            let bytes = (self.endpoint.throw() >> 32) as u32;
+            let token = Token::new(&bytes.to_be_bytes()).unwrap_or(Token::EMPTY);
+            if !self.tokens.contains_key(&token) {
+                return token;
+            }
+        }
     }
 }
+
+/// Bytes that the options of a request may have: with the largest block they fit into a datagram of 2048.
+const OPTIONS_BYTES_MAX: usize = 960;
