@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,6 +41,7 @@ pub struct Options {
     encrypted: bool,
     guarded: bool,
     queues: bool,
+    coap: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,7 @@ struct Ports {
     amqps: SocketAddr,
     stomps: SocketAddr,
     stomp_secure_websocket: SocketAddr,
+    coap: SocketAddr,
 }
 
 impl Broker {
@@ -107,6 +109,11 @@ impl Broker {
     /// The listener for STOMP over WebSocket, when [`Options::queues`] asked for it.
     pub fn stomp_websocket(&self) -> SocketAddr {
         self.ports.stomp_websocket
+    }
+
+    /// The listener for CoAP over UDP, and over TCP on the same port, when [`Options::coap`] asked for it.
+    pub fn coap(&self) -> SocketAddr {
+        self.ports.coap
     }
 
     /// The listeners for AMQP over TLS, STOMP over TLS, and STOMP over WebSocket over TLS, when both [`Options::queues`] and
@@ -188,6 +195,12 @@ impl Options {
         self
     }
 
+    /// Listeners for CoAP over UDP and TCP too.
+    pub fn coap(mut self) -> Self {
+        self.coap = true;
+        self
+    }
+
     /// Nobody anonymous: users with mosquitto's password hashes, and what they may do in mosquitto's ACL format.
     pub fn guarded(mut self, passwords: &str, acl: &str) -> Self {
         self.guarded = true;
@@ -204,7 +217,7 @@ impl Options {
         self
     }
 
-    /// Starts the broker if it is one that speaks AMQP and STOMP.
+    /// Starts the broker if it is one that speaks AMQP, STOMP and CoAP.
     pub fn start_for_queues(self) -> Option<Broker> {
         let oracle = std::env::var("THALWEG_TEST_BROKER").is_ok_and(|broker| broker != "thalweg");
         (!oracle).then(|| self.start())
@@ -236,6 +249,7 @@ impl Options {
             amqps: free_port(),
             stomps: free_port(),
             stomp_secure_websocket: free_port(),
+            coap: free_port(),
         };
         let mut command = match kind {
             Kind::Thalweg => self.thalweg(&folder, ports),
@@ -287,6 +301,10 @@ impl Options {
             ] {
                 command.arg("--set").arg(format!("listeners.{key}={value}"));
             }
+        }
+        if self.coap {
+            command.arg("--set").arg(format!("listeners.coap.bind={}", ports.coap));
+            command.arg("--set").arg(format!("listeners.coap-tcp.bind={}", ports.coap));
         }
         if self.queues && self.encrypted {
             for (name, kind, transport, address) in [
@@ -386,7 +404,7 @@ pub fn free_port() -> SocketAddr {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = first + u16::try_from((start + step) % count).expect("smaller than the range");
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
             return address;
         }
     }

@@ -6,7 +6,9 @@
 mod agent;
 mod cells;
 mod checks;
+mod coap_tool;
 mod command_line;
+mod endpoint;
 mod groups;
 mod matrix;
 mod oracle;

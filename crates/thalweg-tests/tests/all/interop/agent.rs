@@ -1,4 +1,4 @@
-//! A client of a queue protocol: commands and events as `../../../interop/README.md` describes them, without a type each.
+//! A client of AMQP, STOMP or CoAP: commands and events as `../../../interop/README.md` describes them, without a type each.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
@@ -9,24 +9,35 @@ use serde_json::{Value, json};
 use super::puppet::{Library, PATIENCE, Puppet};
 use super::relay::Relay;
 
-/// One connected client of a puppet, behind a relay that can be cut.
+/// One connected client of a puppet, behind a relay that can be cut if it speaks over a stream.
 pub struct Agent {
     library: Library,
     puppet: &'static Puppet,
     name: String,
-    relay: Relay,
+    relay: Option<Relay>,
     events: Receiver<Value>,
 }
 
 impl Agent {
     /// Connects with more members for the command, or fails the test.
     pub fn open(library: Library, address: SocketAddr, fields: Value) -> Self {
-        let (relay, puppet) = (Relay::to(address), library.puppet());
+        let relay = Relay::to(address);
+        let address = relay.address();
+        Self::at(library, address, Some(relay), fields)
+    }
+
+    /// The same over datagrams, which need no relay: there is nothing to cut.
+    pub fn open_endpoint(library: Library, address: SocketAddr, fields: Value) -> Self {
+        Self::at(library, address, None, fields)
+    }
+
+    fn at(library: Library, address: SocketAddr, relay: Option<Relay>, fields: Value) -> Self {
+        let puppet = library.puppet();
         let (name, events) = puppet.new_peer();
         let agent = Self { library, puppet, name, relay, events };
         let mut command = fields;
-        command["host"] = json!(agent.relay.address().ip());
-        command["port"] = json!(agent.relay.address().port());
+        command["host"] = json!(address.ip());
+        command["port"] = json!(address.port());
         agent.tell("connect", command);
         agent
     }
@@ -78,6 +89,6 @@ impl Agent {
 
     /// An ungraceful end: the network between client and broker fails.
     pub fn cut(&self) {
-        self.relay.cut();
+        self.relay.as_ref().expect("a stream can be cut").cut();
     }
 }

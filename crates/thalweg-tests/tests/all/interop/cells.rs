@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
 
-use super::speaker::{ONE_EACH, Place, Post, SPEAKERS, Seen, Speaker, broker};
+use super::puppet::Library;
+use super::speaker::{ONE_EACH, Place, Post, SPEAKERS, Seen, Speaker, broker, who_can};
 
 /// A publish and how to look at what becomes of it.
 struct Case {
@@ -17,6 +18,12 @@ struct Case {
 /// What a cell says of two speakers.
 fn cell(from: &Speaker, to: &Speaker, aspect: Aspect) -> Cell {
     expected(from.protocol.capabilities(), to.protocol.capabilities(), aspect)
+}
+
+/// All subscribers hear of all cases.
+fn listen(subscribers: &[Speaker], filter: &str, cases: &[Case]) {
+    let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
+    subscribers.iter().for_each(|subscriber| subscriber.listen(&Place::plain(filter), &places));
 }
 
 /// Every publisher publishes every case, every subscriber looks at it.
@@ -61,18 +68,24 @@ fn nothing_more(_: &Case, _: Cell, _: &Seen) -> Result<(), String> {
 fn payloads_are_exact_between_all_libraries() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
-    let everything = Place::plain("pay/#");
-    speakers.iter().for_each(|speaker| speaker.subscribe(&everything, false));
     let case = |payload: Vec<u8>| Case {
         aspect: Aspect::Payload,
         place: Place::plain("pay/load"),
         post: Post::new(payload),
         look: nothing_more,
     };
-    play(&speakers, &speakers, &[case((0..=255).collect()), case(Vec::new()), case(vec![0; 3])]);
-    let large: Vec<u8> = (0..=255u8).cycle().take(1_000_000).collect();
-    let large_publishers = Speaker::all(&broker, &ONE_EACH);
-    play(&large_publishers, &speakers, &[case(large)]);
+    let small = [case((0..=255).collect()), case(Vec::new()), case(vec![0; 3])];
+    listen(&speakers, "pay/#", &small);
+    play(&speakers, &speakers, &small);
+    drop(speakers);
+    // A megabyte; go-coap and node-coap lose their way in notifications that come in blocks, whoever sends them.
+    let publishers = Speaker::all(&broker, &ONE_EACH);
+    let can = |library: &Library| !matches!(library, Library::GoCoap | Library::NodeCoap);
+    let subscribers: Vec<_> = SPEAKERS.into_iter().filter(|(_, library)| can(library)).collect();
+    let subscribers = Speaker::all(&broker, &subscribers);
+    let large = [case((0..=255u8).cycle().take(1_000_000).collect())];
+    listen(&subscribers, "pay/#", &large);
+    play(&publishers, &subscribers, &large);
 }
 
 #[test]
@@ -80,8 +93,6 @@ fn payloads_are_exact_between_all_libraries() {
 fn addresses_are_exact_or_written_in_the_other_syntax() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
-    let everything = Place::plain("#");
-    speakers.iter().for_each(|speaker| speaker.subscribe(&everything, false));
     let mut cases: Vec<Case> = [
         Place::plain("address/plain"),
         Place::of("a.b/c.d", "a%2Eb.c%2Ed"),
@@ -104,7 +115,7 @@ fn addresses_are_exact_or_written_in_the_other_syntax() {
     .map(|place| Case { aspect: Aspect::Address, place, post: Post::new("x"), look: nothing_more })
     .collect();
     // 300 bytes.
-    let long = format!("long/{}", "x".repeat(295));
+    let long = format!("long/{}/{}", "x".repeat(147), "x".repeat(147));
     cases.push(Case {
         aspect: Aspect::LongAddress,
         place: Place::plain(&long),
@@ -116,9 +127,12 @@ fn addresses_are_exact_or_written_in_the_other_syntax() {
                 same("beginning", &seen.address.starts_with("long.xxxxx"), &true)
             }
             Cell::Exact => same("length", &(seen.address.len() >= 300), &true),
-            _ => same("address", &seen.address, &case.place.stomp).or(same("address", &seen.address, &case.place.mqtt)),
+            _ => same("address", &seen.address, &case.place.stomp)
+                .or(same("address", &seen.address, &case.place.mqtt))
+                .or(same("address", &seen.address, &case.place.coap)),
         },
     });
+    listen(&speakers, "#", &cases);
     play(&speakers, &speakers, &cases);
 }
 
@@ -127,11 +141,13 @@ fn addresses_are_exact_or_written_in_the_other_syntax() {
 fn reserved_addresses_are_hidden_from_wildcards_of_every_protocol() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &ONE_EACH);
-    speakers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("#"), false));
+    let subscribers: Vec<_> = who_can(&ONE_EACH, |can| can.syntax.wildcards.is_some()).collect();
+    let subscribers = Speaker::all(&broker, &subscribers);
+    subscribers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("#"), false));
     for from in &speakers {
         from.publish(&Place::plain("$hidden/x"), &Post::new("hidden"));
         from.publish(&Place::plain("seen/x"), &Post::new("seen"));
-        for to in &speakers {
+        for to in &subscribers {
             assert_eq!(to.receive().payload, b"seen", "{from:?} to {to:?}");
         }
     }
@@ -142,7 +158,9 @@ fn reserved_addresses_are_hidden_from_wildcards_of_every_protocol() {
 fn wildcards_match_alike_in_every_syntax() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
-    for speaker in &speakers {
+    let subscribers: Vec<_> = who_can(&SPEAKERS, |can| can.syntax.wildcards.is_some()).collect();
+    let subscribers = Speaker::all(&broker, &subscribers);
+    for speaker in &subscribers {
         for filter in ["plant/+/temperature", "car/#", "+/+/+/deep", "end"] {
             speaker.subscribe(&Place::plain(filter), false);
         }
@@ -163,7 +181,7 @@ fn wildcards_match_alike_in_every_syntax() {
         for (topic, _) in topics {
             from.publish(&Place::plain(topic), &Post::new(topic));
         }
-        for to in &speakers {
+        for to in &subscribers {
             // Subscriptions of one client have no order among each other everywhere.
             let wanted = topics.iter().filter(|(_, matches)| *matches);
             let mut wanted: Vec<&[u8]> = wanted.map(|(topic, _)| topic.as_bytes()).collect();
@@ -181,14 +199,23 @@ fn wildcards_match_alike_in_every_syntax() {
 fn order_holds_between_all_libraries() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
-    speakers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("order/#"), false));
+    let place = Place::plain("order/x");
+    speakers.iter().for_each(|speaker| speaker.listen(&Place::plain("order/#"), &[&place]));
     for from in &speakers {
         for number in 0..30u8 {
-            from.publish(&Place::plain("order/x"), &Post::new([number]));
+            from.publish(&place, &Post::new([number]));
         }
         for to in &speakers {
-            let seen: Vec<u8> = (0..30).map(|_| to.receive().payload[0]).collect();
-            assert!(seen.iter().copied().eq(0..30), "{from:?} to {to:?}: {seen:?}");
+            let mut seen = vec![to.receive().payload[0]];
+            while seen.last() != Some(&29) {
+                seen.push(to.receive().payload[0]);
+            }
+            match cell(from, to, Aspect::Order) {
+                Cell::Rule(Rule::NewestValue) => {
+                    assert!(seen.is_sorted_by(|one, next| one < next), "{from:?} to {to:?}: {seen:?}")
+                }
+                _ => assert!(seen.iter().copied().eq(0..30), "{from:?} to {to:?}: {seen:?}"),
+            }
         }
     }
 }
@@ -198,7 +225,6 @@ fn order_holds_between_all_libraries() {
 fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
     let Some(broker) = broker() else { return };
     let speakers = Speaker::all(&broker, &SPEAKERS);
-    speakers.iter().for_each(|speaker| speaker.subscribe(&Place::plain("said/#"), false));
     let text = |value: &str| json!(["text", value]);
     let user =
         |pairs: &[(&str, Value)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -211,6 +237,17 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
         case(
             Aspect::ContentType,
             Post { content_type: Some("text/x-thing; charset=utf-8".to_owned()), ..Post::default() },
+            |case, cell, seen| match cell {
+                Cell::Exact => same("content type", &seen.content_type, &case.post.content_type),
+                Cell::Rule(Rule::OctetStream) => {
+                    same("content type", &seen.content_type.as_deref(), &Some("application/octet-stream"))
+                }
+                _ => same("content type", &seen.content_type, &None),
+            },
+        ),
+        case(
+            Aspect::RegisteredType,
+            Post { content_type: Some("application/json".to_owned()), ..Post::default() },
             |case, cell, seen| match cell {
                 Cell::Exact => same("content type", &seen.content_type, &case.post.content_type),
                 _ => same("content type", &seen.content_type, &None),
@@ -288,6 +325,7 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
             _ => same("priority", &seen.priority, &None),
         }),
     ];
+    listen(&speakers, "said/#", &cases);
     play(&speakers, &speakers, &cases);
 }
 
@@ -321,6 +359,9 @@ fn last_values_reach_whoever_comes_later() {
             let payload = format!("{value} {number}");
             from.publish(&place(number), &Post { keep: true, ..Post::new(payload) });
         }
+        if from.protocol == Protocol::Coap {
+            continue; // Each of its publishes is kept.
+        }
         // Whatever is not kept changes nothing, least of all when it is empty.
         from.publish(&place(number), &Post::new("passing"));
         if !matches!(from.protocol, Protocol::Mqtt3 | Protocol::Mqtt5) {
@@ -329,7 +370,10 @@ fn last_values_reach_whoever_comes_later() {
     }
     let mut wrong = Vec::new();
     for to in Speaker::all(&broker, &SPEAKERS) {
-        to.subscribe(&Place::plain("last/+"), true);
+        match to.protocol.capabilities().syntax.wildcards {
+            Some(_) => to.subscribe(&Place::plain("last/+"), true),
+            None => (0..publishers.len()).for_each(|number| to.subscribe(&place(number), true)),
+        }
         let mut seen: Vec<String> = Vec::new();
         while seen.len() < publishers.len() {
             let Some(message) = to.receive_within(std::time::Duration::from_secs(5)) else { break };
@@ -361,6 +405,14 @@ fn last_values_are_cleared_by_every_protocol() {
     let mark = Place::plain("cleared/mark");
     publishers[0].publish(&mark, &Post { keep: true, ..Post::new("mark") });
     for to in Speaker::all(&broker, &ONE_EACH) {
+        if to.protocol == Protocol::Coap {
+            for (number, from) in publishers.iter().enumerate() {
+                let answer = to.endpoint().request("GET", &place(number).coap, json!({}));
+                assert_eq!(answer["payload"], "", "{to:?}, cleared by {from:?}: {answer}");
+            }
+            assert_eq!(to.endpoint().request("GET", &mark.coap, json!({}))["payload"], "6d61726b");
+            continue;
+        }
         to.subscribe(&Place::plain("cleared/+"), true);
         let seen = to.receive();
         assert_eq!(seen.payload, b"mark", "{to:?}: {seen:?}");

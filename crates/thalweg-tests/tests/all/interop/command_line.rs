@@ -70,7 +70,7 @@ pub fn publish(broker: &Broker, arguments: &[&str]) {
     assert!(output.status.success(), "mosquitto_pub {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn run(program: &str, place: &[&str], arguments: &[&str]) -> Output {
+pub(super) fn run(program: &str, place: &[&str], arguments: &[&str]) -> Output {
     let run = Command::new(program).args(place).args(arguments).stdin(Stdio::null()).output();
     run.expect("the program runs (Debian package mosquitto-clients)")
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use thalweg_fronts::capabilities::Protocol;
 
 use super::puppet::{Library, PATIENCE};
-use super::speaker::{ONE_EACH, Place, Post, Speaker, broker};
+use super::speaker::{ONE_EACH, Place, Post, Speaker, broker, who_can};
 
 const GROUP: &str = "$g/team/work/+";
 
@@ -31,7 +31,8 @@ fn take(members: &[Speaker], count: usize) -> (BTreeMap<String, usize>, Vec<usiz
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn a_group_has_members_of_every_protocol() {
     let Some(broker) = broker() else { return };
-    let members = Speaker::all(&broker, &ONE_EACH);
+    let members: Vec<_> = who_can(&ONE_EACH, |can| can.group.is_some()).collect();
+    let members = Speaker::all(&broker, &members);
     members.iter().for_each(|member| member.consume(GROUP, true));
     let publishers = Speaker::all(&broker, &ONE_EACH);
     for number in 0..200usize {
@@ -59,8 +60,8 @@ fn what_a_lost_member_had_goes_to_members_of_other_protocols() {
         for _ in 0..10 {
             lost.receive();
         }
-        let others: Vec<Speaker> =
-            ONE_EACH.into_iter().filter(|other| other.0 != who.0).map(|other| Speaker::open(&broker, other)).collect();
+        let others = who_can(&ONE_EACH, |can| can.group.is_some()).filter(|other| other.0 != who.0);
+        let others: Vec<Speaker> = others.map(|other| Speaker::open(&broker, other)).collect();
         others.iter().for_each(|other| other.consume(GROUP, true));
         lost.cut();
         let (times, shares) = take(&others, 10);

@@ -48,6 +48,12 @@ pub enum Library {
     StompPy,
     /// @stomp/stompjs on Node: STOMP over WebSocket.
     Stompjs,
+    /// aiocoap for Python: CoAP.
+    Aiocoap,
+    /// go-coap: CoAP.
+    GoCoap,
+    /// node-coap: CoAP.
+    NodeCoap,
 }
 
 impl Library {
@@ -62,7 +68,7 @@ impl Library {
 
     /// The running puppet of this library, started on first use.
     pub(super) fn puppet(self) -> &'static Puppet {
-        static PUPPETS: [OnceLock<Puppet>; 12] = [const { OnceLock::new() }; 12];
+        static PUPPETS: [OnceLock<Puppet>; 15] = [const { OnceLock::new() }; 15];
         PUPPETS[self as usize].get_or_init(|| Puppet::start(self))
     }
 
@@ -85,9 +91,11 @@ impl Library {
             Self::Gmqtt => python("gmqtt_peer.py"),
             Self::Pika => python("pika_peer.py"),
             Self::StompPy => python("stomp_peer.py"),
+            Self::Aiocoap => python("aiocoap_peer.py"),
             Self::Mqttjs => node("mqttjs_peer.js"),
             Self::Amqplib => node("amqplib_peer.js"),
             Self::Stompjs => node("stompjs_peer.js"),
+            Self::NodeCoap => node("coap_peer.js"),
             Self::Hivemq => {
                 let mut command = Command::new("java");
                 // A short-lived process: the first compiler tier is enough, and leaves the cores to the broker.
@@ -99,6 +107,7 @@ impl Library {
             Self::PahoGo3 => Command::new(installed.join("go/paho3")),
             Self::PahoGo5 => Command::new(installed.join("go/paho5")),
             Self::Amqp091Go => Command::new(installed.join("go/amqp091")),
+            Self::GoCoap => Command::new(installed.join("go/coap")),
             Self::Lapin => Command::new(installed.join("rust/target/debug/thalweg-interop-lapin")),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, expected};
 
 use super::puppet::Library;
-use super::speaker::{Place, Post, SPEAKERS, Seen, Speaker, broker};
+use super::speaker::{Place, Post, SPEAKERS, Seen, Speaker, broker, who_can};
 
 fn ask_and_answer(asker: &Speaker, server: &Speaker, place: &Place, reply_to: String, correlation: &[u8]) {
     let pair = format!("{asker:?} asks {server:?} with answers to {reply_to}");
@@ -44,6 +44,40 @@ fn whoever_can_ask_is_answered_by_whoever_can_answer() {
             assert!(matches!(cell, Cell::Exact | Cell::Rule(_)), "{asker:?} {server:?}: {cell:?}");
             ask_and_answer(&asker, server, place, reply_to.clone(), b"first");
             ask_and_answer(&asker, server, place, reply_to.clone(), "zweite-ü".as_bytes());
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn a_request_of_coap_is_answered_by_whoever_can_answer() {
+    let Some(broker) = broker() else { return };
+    let servers = who_can(&SPEAKERS, |can| can.reply_to.is_some());
+    let servers: Vec<(Place, Speaker)> = servers
+        .enumerate()
+        .map(|(number, who)| (Place::plain(&format!("asked/{number}")), Speaker::open(&broker, who)))
+        .collect();
+    servers.iter().for_each(|(place, server)| server.subscribe(place, false));
+    for who in who_can(&SPEAKERS, |can| can.request.is_some()) {
+        let mut asker = Speaker::open(&broker, who);
+        for (place, server) in &servers {
+            let path = place.coap.replacen("/ps/data", "/rpc", 1);
+            // A library waits for the answer, so somebody else must give it.
+            let asking = std::thread::spawn(move || {
+                let answer = asker.endpoint().request("POST", &path, json!({ "payload": "3f" }));
+                (asker, answer)
+            });
+            let seen = server.receive();
+            assert_eq!(seen.payload, b"?", "{who:?} asks {server:?}");
+            server.answer(&seen, &Post::new("!"));
+            let (back, answer) = asking.join().expect("the library is answered");
+            asker = back;
+            assert_eq!(answer["payload"], "21", "{asker:?} asks {server:?}: {answer}");
+            assert_eq!(
+                answer["code"].as_str().map(|code| &code[..2]),
+                Some("2."),
+                "{asker:?} asks {server:?}: {answer}"
+            );
         }
     }
 }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use thalweg_fronts::capabilities::Protocol;
+use thalweg_fronts::capabilities::{Capabilities, Protocol};
 
 use super::agent::Agent;
+use super::endpoint::{self, Endpoint};
 use super::puppet::{Connect, Library, Message, PATIENCE, Peer};
 use crate::broker::Broker;
 
 /// Who speaks what.
-pub const SPEAKERS: [(Protocol, Library); 11] = [
+pub const SPEAKERS: [(Protocol, Library); 14] = [
     (Protocol::Mqtt3, Library::PahoPython),
     (Protocol::Mqtt3, Library::PahoGo3),
     (Protocol::Mqtt5, Library::PahoPython),
@@ -27,14 +28,26 @@ pub const SPEAKERS: [(Protocol, Library); 11] = [
     (Protocol::Amqp, Library::Lapin),
     (Protocol::Stomp, Library::StompPy),
     (Protocol::Stomp, Library::Stompjs),
+    (Protocol::Coap, Library::Aiocoap),
+    (Protocol::Coap, Library::GoCoap),
+    (Protocol::Coap, Library::NodeCoap),
 ];
 
 /// One of each protocol, for what costs time.
-pub const ONE_EACH: [(Protocol, Library); 4] = [SPEAKERS[0], SPEAKERS[2], SPEAKERS[5], SPEAKERS[9]];
+pub const ONE_EACH: [(Protocol, Library); 5] = [SPEAKERS[0], SPEAKERS[2], SPEAKERS[5], SPEAKERS[9], SPEAKERS[11]];
+
+/// Those of some who can do something.
+pub fn who_can(
+    speakers: &[(Protocol, Library)],
+    can: fn(&Capabilities) -> bool,
+) -> impl Iterator<Item = (Protocol, Library)> + Clone {
+    speakers.iter().copied().filter(move |(protocol, _)| can(protocol.capabilities()))
+}
 
 /// A broker with listeners for all of them; none, and nothing to test, if another broker plays Thalweg's part.
 pub fn broker() -> Option<Broker> {
-    Broker::with().queues().start_for_queues()
+    // Whoever observes what has no value yet waits for the first one.
+    Broker::with().queues().coap().set("coap.observe_empty", "true").start_for_queues()
 }
 
 /// Where a message goes or what is wanted, in everybody's words.
@@ -46,18 +59,21 @@ pub struct Place {
     pub amqp: String,
     /// Destination.
     pub stomp: String,
+    /// Path of a URI.
+    pub coap: String,
 }
 
 impl Place {
     /// An address or filter that holds nothing odd.
     pub fn plain(mqtt: &str) -> Self {
         let dotted = mqtt.replace('/', ".").replace('+', "*");
-        Self { mqtt: mqtt.to_owned(), stomp: format!("/topic/{dotted}"), amqp: dotted }
+        Self { stomp: format!("/topic/{dotted}"), amqp: dotted, coap: endpoint::path_of(mqtt), mqtt: mqtt.to_owned() }
     }
 
-    /// Topic and key; the destination follows from the key.
+    /// Topic and key; the destination follows from the key, the path from the topic.
     pub fn of(mqtt: &str, amqp: &str) -> Self {
-        Self { mqtt: mqtt.to_owned(), amqp: amqp.to_owned(), stomp: format!("/topic/{amqp}") }
+        let stomp = format!("/topic/{amqp}");
+        Self { mqtt: mqtt.to_owned(), amqp: amqp.to_owned(), stomp, coap: endpoint::path_of(mqtt) }
     }
 
     /// As this protocol writes it.
@@ -66,6 +82,7 @@ impl Place {
             Protocol::Mqtt3 | Protocol::Mqtt5 => &self.mqtt,
             Protocol::Amqp => &self.amqp,
             Protocol::Stomp => &self.stomp,
+            Protocol::Coap => &self.coap,
         }
     }
 }
@@ -152,6 +169,7 @@ enum Door {
     Mqtt(Peer),
     Amqp(Agent),
     Stomp(Agent),
+    Coap(Endpoint),
 }
 
 impl fmt::Debug for Speaker {
@@ -179,6 +197,7 @@ impl Speaker {
                 let address = if library == Library::Stompjs { broker.stomp_websocket() } else { broker.stomp() };
                 Door::Stomp(Agent::open(library, address, json!({})))
             }
+            Protocol::Coap => Door::Coap(Endpoint::open(library, broker.coap())),
         };
         Self { protocol, library, door }
     }
@@ -221,7 +240,19 @@ impl Speaker {
                 headers.push(("destination".to_owned(), native.to_owned()));
                 agent.tell("frame", json!({ "command": "SEND", "headers": headers, "payload": hex(&post.payload) }));
             }
+            Door::Coap(endpoint) => endpoint.send(native, post),
         }
+    }
+
+    /// Subscribes to a filter; whoever has no wildcards subscribes to these places instead.
+    pub fn listen(&self, filter: &Place, places: &[&Place]) {
+        if self.protocol.capabilities().syntax.wildcards.is_some() {
+            return self.subscribe(filter, false);
+        }
+        let mut places: Vec<&&Place> = places.iter().collect();
+        places.sort_by(|one, other| one.coap.cmp(&other.coap));
+        places.dedup_by(|one, other| one.coap == other.coap);
+        places.iter().for_each(|place| self.subscribe(place, false));
     }
 
     /// Subscribes to a filter; last values come, too, if wished (to MQTT they always do).
@@ -245,6 +276,7 @@ impl Speaker {
                 }
                 agent.tell("frame", json!({ "command": "SUBSCRIBE", "headers": headers }));
             }
+            Door::Coap(endpoint) => endpoint.observe(native, last_values),
         }
     }
 
@@ -271,13 +303,14 @@ impl Speaker {
                 let headers = [("id", queue), ("destination", &destination), ("ack", ack)];
                 agent.tell("frame", json!({ "command": "SUBSCRIBE", "headers": headers }));
             }
+            Door::Coap(endpoint) => endpoint.take_from(&queue_to(Protocol::Coap, queue)),
         }
     }
 
-    /// Settles what was consumed `manual`ly. MQTT libraries have done it already.
+    /// Settles what was consumed `manual`ly. MQTT libraries have done it already, and what CoAP takes is settled.
     pub fn settle(&self, seen: &Seen) {
         match &self.door {
-            Door::Mqtt(_) => {}
+            Door::Mqtt(_) | Door::Coap(_) => {}
             Door::Amqp(agent) => drop(agent.tell("ack", json!({ "delivery": seen.tag }))),
             Door::Stomp(agent) => {
                 let headers = json!([["id", seen.tag]]);
@@ -289,7 +322,7 @@ impl Speaker {
     /// Refuses what was consumed `manual`ly, for good.
     pub fn refuse(&self, seen: &Seen) {
         match &self.door {
-            Door::Mqtt(_) => panic!("{self:?} cannot refuse"),
+            Door::Mqtt(_) | Door::Coap(_) => panic!("{self:?} cannot refuse"),
             Door::Amqp(agent) => drop(agent.tell("nack", json!({ "delivery": seen.tag, "requeue": false }))),
             Door::Stomp(agent) => {
                 let headers = json!([["id", seen.tag], ["requeue", "false"]]);
@@ -318,6 +351,7 @@ impl Speaker {
                 queue.as_str().expect("a queue has a name").to_owned()
             }
             Door::Stomp(_) => format!("/temp-queue/{name}"),
+            Door::Coap(_) => panic!("{self:?} is answered by a response"),
         }
     }
 
@@ -325,8 +359,14 @@ impl Speaker {
     pub fn agent(&self) -> &Agent {
         match &self.door {
             Door::Amqp(agent) | Door::Stomp(agent) => agent,
-            Door::Mqtt(_) => panic!("{self:?} has none"),
+            Door::Mqtt(_) | Door::Coap(_) => panic!("{self:?} has none"),
         }
+    }
+
+    /// The endpoint behind a speaker of CoAP.
+    pub fn endpoint(&self) -> &Endpoint {
+        let Door::Coap(endpoint) = &self.door else { panic!("{self:?} has none") };
+        endpoint
     }
 
     /// The next message, or the test fails.
@@ -340,6 +380,7 @@ impl Speaker {
             Door::Mqtt(peer) => peer.receive_within(within).map(|message| of_mqtt(&message)),
             Door::Amqp(agent) => agent.message_within(within).map(|event| of_amqp(&event)),
             Door::Stomp(agent) => agent.message_within(within).map(|event| of_stomp(&event)),
+            Door::Coap(endpoint) => endpoint.receive_within(within),
         }
     }
 
@@ -348,6 +389,7 @@ impl Speaker {
         match &self.door {
             Door::Mqtt(peer) => peer.cut(),
             Door::Amqp(agent) | Door::Stomp(agent) => agent.cut(),
+            Door::Coap(_) => panic!("{self:?} has no connection"),
         }
     }
 }
@@ -358,6 +400,7 @@ fn queue_to(protocol: Protocol, queue: &str) -> String {
         Protocol::Mqtt3 | Protocol::Mqtt5 => format!("$q/{queue}"),
         Protocol::Amqp => queue.to_owned(),
         Protocol::Stomp => format!("/queue/{queue}"),
+        Protocol::Coap => format!("/q/{queue}"),
     }
 }
 
@@ -524,17 +567,17 @@ fn of_stomp(event: &Value) -> Seen {
     }
 }
 
-fn word(value: &Value) -> String {
+pub(super) fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     digits.map(char::from).collect()
 }
 
-fn unhex(digits: &str) -> Vec<u8> {
+pub(super) fn unhex(digits: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).expect("puppets write hexadecimal digits");
     let pairs = digits.as_bytes().chunks_exact(2);
     pairs.map(|pair| u8::try_from(digit(pair[0]) * 16 + digit(pair[1])).expect("two digits are a byte")).collect()

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
+use thalweg_fronts::capabilities::{Aspect, Cell, ContentTypeModel, Protocol, Redelivered, Rule, expected};
 
 use super::puppet::Library;
-use super::speaker::{ONE_EACH, Post, SPEAKERS, Speaker, broker};
+use super::speaker::{ONE_EACH, Post, SPEAKERS, Speaker, broker, who_can};
 use crate::broker::Broker;
 
 fn declarer(broker: &Broker) -> Speaker {
@@ -94,7 +94,7 @@ fn what_a_lost_consumer_had_comes_again() {
     let Some(broker) = broker() else { return };
     let declarer = declarer(&broker);
     let senders = Speaker::all(&broker, &ONE_EACH);
-    let takers = SPEAKERS.into_iter().filter(|(protocol, library)| {
+    let takers = who_can(&SPEAKERS, |can| can.redelivered != Redelivered::Never).filter(|(protocol, library)| {
         // Of the MQTT libraries here only this one can leave something unsettled.
         !matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5) || *library == Library::PahoPython
     });
@@ -136,7 +136,9 @@ fn what_a_lost_consumer_had_comes_again() {
 fn a_queue_is_shared_by_consumers_of_every_protocol() {
     let Some(broker) = broker() else { return };
     declarer(&broker).declare("work");
-    let takers = Speaker::all(&broker, &ONE_EACH);
+    // Whoever asks for each message, as CoAP does, comes too late for one that others wait for.
+    let takers: Vec<_> = who_can(&ONE_EACH, |can| can.redelivered != Redelivered::Never).collect();
+    let takers = Speaker::all(&broker, &takers);
     takers.iter().for_each(|taker| taker.consume("work", true));
     let senders = Speaker::all(&broker, &ONE_EACH);
     for number in 0..200usize {
@@ -221,7 +223,8 @@ fn what_one_protocol_refuses_is_a_dead_letter_for_the_others() {
             let seen = taker.receive();
             assert_eq!(seen.payload, post.payload, "{refuser:?} to {taker:?}");
             let capabilities = taker.protocol.capabilities();
-            assert_eq!(seen.content_type.is_some(), capabilities.content_type, "{refuser:?} to {taker:?}: {seen:?}");
+            let hears_type = capabilities.content_type != ContentTypeModel::No;
+            assert_eq!(seen.content_type.is_some(), hears_type, "{refuser:?} to {taker:?}: {seen:?}");
         }
     }
 }
