@@ -138,15 +138,23 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
     let goes_on = !denied && !too_deep;
     if goes_on {
         let has_last_value = parts.iter().any(|part| part.explained.has_last_value);
-        let decision = match has_last_value {
-            true => "there is a last value, which a retained publish replaces",
-            false => "there is no last value; a retained publish sets one",
+        let is_kept = parts.iter().any(|part| part.explained.is_kept);
+        let decision = match (has_last_value, is_kept) {
+            (true, true) => "there is a last value, which any publish replaces: all are remembered there",
+            (false, true) => "there is no last value; any publish sets one: all are remembered there",
+            (true, false) => "there is a last value, which a retained publish replaces",
+            (false, false) => "there is no last value; a retained publish sets one",
         };
         add(Span::KernelPublish as usize, Some(keeper), &topic, decision.into());
         for part in parts {
             let (here, shared) = (part.explained.receivers.len(), part.explained.groups.len());
             let decision = format!("{here} receivers and {shared} groups on this shard");
             add(Span::KernelPublish as usize, Some(part.shard), &topic, decision);
+            if part.explained.watches > 0 {
+                let decision =
+                    format!("{} readers watch it: each is told and takes it when it can", part.explained.watches);
+                add(Span::KernelPublish as usize, Some(part.shard), &topic, decision);
+            }
             for (group, what) in part.explained.groups.iter().take(RECEIVERS_NAMED_MAX) {
                 add(Span::KernelPublish as usize, Some(part.shard), group, format!("one member gets it: {what}"));
             }
@@ -164,7 +172,8 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         }
     }
     let queues: usize = parts.iter().map(|part| part.explained.queues.len()).sum();
-    let outcome = match (goes_on, receivers + groups + queues) {
+    let watches: usize = parts.iter().map(|part| part.explained.watches).sum();
+    let outcome = match (goes_on, receivers + groups + queues + watches) {
         (false, _) => "denied",
         (true, 0) => "no_match",
         (true, _) => "accepted",
@@ -175,7 +184,7 @@ fn trace(topic: String, from: Option<String>, parts: &[Part], keeper: u16, shard
         _ => "QoS 1 and 2: acknowledged; QoS 0: nothing to say",
     };
     add(Span::FrontAck as usize, entered, publisher, acknowledged.into());
-    if receivers + groups + queues > 0 && goes_on {
+    if receivers + groups + queues + watches > 0 && goes_on {
         add(Span::NetWrite as usize, None, &topic, "one write per connection and turn, whatever it gathered".into());
         add(
             Span::KernelSettle as usize,
@@ -245,8 +254,10 @@ mod tests {
             receivers: (0..receivers).map(receiver).collect(),
             queues: Vec::new(),
             groups: Vec::new(),
+            watches: 0,
             shards: Vec::new(),
             has_last_value: false,
+            is_kept: false,
         };
         let (stages, safety) = (Stages::default(), Some(Safety::Durable));
         Part { shard, explained, may_publish, levels_max: 3, stages, safety, durable: 0 }
@@ -256,6 +267,14 @@ mod tests {
         let trace = trace(topic.into(), None, parts, 0, 0);
         assert_eq!((trace.outcome, trace.receivers), (outcome, receivers));
         trace
+    }
+
+    #[test]
+    fn readers_who_watch_want_it_too() {
+        let mut watched = part(1, 0, None);
+        watched.explained.watches = 2;
+        let trace = check("a/b", &[part(0, 0, None), watched], "accepted", 0);
+        assert!(trace.rows.iter().any(|row| row.decision.starts_with("2 readers watch it")));
     }
 
     #[test]

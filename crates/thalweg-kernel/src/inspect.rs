@@ -84,12 +84,16 @@ pub struct Explained {
     pub groups: Vec<(Arc<str>, String)>,
     /// One line per queue with a name: address, what would happen.
     pub queues: Vec<(Arc<str>, String)>,
+    /// Readers on this shard who watch the address.
+    pub watches: usize,
     /// Other shards that have receivers.
     pub shards: Vec<u16>,
     /// The publisher may not publish there: nobody would receive anything.
     pub denied: bool,
     /// Whether a last value is kept on this shard.
     pub has_last_value: bool,
+    /// Whether every publish there is remembered, retained or not.
+    pub is_kept: bool,
 }
 
 /// Totals of a kernel at one moment.
@@ -217,9 +221,11 @@ impl Kernel {
             receivers: receivers.collect(),
             groups: groups.collect(),
             queues: queues.collect(),
+            watches: route.cell.map_or(0, |cell| self.watchers_of(cell)),
             shards: route.shards.clone(),
             denied: false,
-            has_last_value: self.last_values.get(address, Time::ZERO).is_some(),
+            has_last_value: self.last_value_of(address, Time::ZERO).is_some(),
+            is_kept: route.is_kept,
         };
         if let Some(session) =
             publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id))
@@ -228,6 +234,7 @@ impl Kernel {
             explained.denied = true;
             explained.receivers = vec![(session.client.clone(), "the publisher may not publish there".into())];
             explained.groups.clear();
+            explained.watches = 0;
             explained.queues.clear();
         }
         explained

@@ -310,6 +310,13 @@ impl Kernel {
         }
     }
 
+    /// How many watch a cell; for operators.
+    pub(crate) fn watchers_of(&self, cell: u32) -> usize {
+        let first = self.watches.cells.get(cell).map_or(NONE, |cell| cell.first);
+        let next = |watcher: &&Watcher| self.watches.watchers.get(watcher.cell_next);
+        std::iter::successors(self.watches.watchers.get(first), next).count()
+    }
+
     fn may_still_see(&self, id: SessionId, cell: u32) -> bool {
         let Some(session) = self.sessions.get(id) else { return false };
         let Some(cell) = self.watches.cells.get(cell) else { return false };

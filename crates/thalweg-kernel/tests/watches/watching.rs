@@ -223,6 +223,18 @@ fn subscribers_and_watchers_of_an_address_both_get_it() {
 }
 
 #[test]
+fn operators_see_who_watches() {
+    let (mut world, reader, _) = one();
+    world.begin(reader, "a", 1);
+    world.begin(reader, "a", 5);
+    world.begin(reader, "b", 1);
+    let explained = world.kernels[0].explain("a", None);
+    assert_eq!((explained.watches, explained.is_kept, explained.has_last_value), (2, false, false));
+    assert_eq!(world.kernels[0].explain("c", None).watches, 0);
+    assert_eq!(world.kernels[0].totals().watches, 3);
+}
+
+#[test]
 fn watches_of_many_come_and_go_in_any_order() {
     let (mut world, _, writer) = one();
     let readers: Vec<Who> = (0..3).map(|_| world.connect(0)).collect();
