@@ -8,6 +8,7 @@
 mod abuse;
 mod broker;
 mod certificates;
+mod coap_dtls;
 mod conformance;
 mod crash;
 mod documents;
