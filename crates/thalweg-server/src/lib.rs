@@ -25,6 +25,8 @@ mod sys;
 pub mod transport;
 
 pub use datagram::DatagramCounts;
+pub use thalweg_fronts::coap::CoapCounts;
+pub use transport::dtls::DtlsCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
 pub use observer::{Inside, Observer};
 pub use server::{OnFailure, Server, StartError, StartOptions};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use thalweg_fronts::Links;
+use thalweg_fronts::coap::CoapCounts;
 use thalweg_kernel::Kernel;
 use thalweg_model::Time;
 use thalweg_store::Backup;
@@ -37,6 +38,18 @@ pub struct Inside<'a> {
     pub stages: &'a Stages,
     /// What its loop did.
     pub counts: LoopCounts,
+}
+
+impl Inside<'_> {
+    /// What its fronts of CoAP have counted, over UDP and over connections, those that are closed included.
+    pub fn coap(&self) -> CoapCounts {
+        let mut sum = self.ports.ended();
+        let links = self.ports.views().map(|port| port.link).chain(self.connections.with_timers());
+        for counts in links.filter_map(|link| self.links.coap_counts(link)) {
+            sum.add(&counts);
+        }
+        sum
+    }
 }
 
 /// What is known about the whole server.

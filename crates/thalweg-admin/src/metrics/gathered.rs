@@ -11,7 +11,7 @@ use std::time::Duration;
 use thalweg_kernel::{Account, Kernel, Ledger, Totals};
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
-use thalweg_server::{JournalStatus, LoopCounts};
+use thalweg_server::{CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoopCounts, PortView};
 
 /// The most queues that have series of their own.
 pub const QUEUES_SHOWN_MAX: usize = 1_000;
@@ -53,12 +53,44 @@ pub struct Gathered {
     pub each_queue: BTreeMap<Arc<str>, QueueFigures>,
     /// The books of each prefix that has some, summed up.
     pub prefixes: BTreeMap<String, Account>,
+    /// Sockets of datagrams, by listener, those of all shards summed up.
+    pub ports: BTreeMap<String, PortSums>,
+    /// What CoAP has counted, over UDP and over connections.
+    pub coap: CoapCounts,
     /// How the journal is; nothing if it is switched off.
     pub journal: Option<JournalStatus>,
     /// Resident memory of the process, in bytes; 0 where the system does not say.
     pub resident_bytes: u64,
     /// Processor time of the process, in seconds; 0 where the system does not say.
     pub cpu_seconds: f64,
+}
+
+/// The sockets of a datagram listener.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortSums {
+    /// What they have seen.
+    pub datagrams: DatagramCounts,
+    /// What DTLS has seen; nothing where it is not spoken.
+    pub dtls: DtlsCounts,
+    /// Peers with which it is spoken now.
+    pub dtls_peers: u64,
+    /// Datagrams whose peers of DTLS had gone.
+    pub dtls_unsent: u64,
+}
+
+impl PortSums {
+    fn add(&mut self, port: &PortView) {
+        self.datagrams.add(&port.datagrams);
+        if let Some(DtlsCounts { cookies, completed, failed, crowded, discarded }) = port.dtls {
+            self.dtls.cookies += cookies;
+            self.dtls.completed += completed;
+            self.dtls.failed += failed;
+            self.dtls.crowded += crowded;
+            self.dtls.discarded += discarded;
+        }
+        self.dtls_peers += port.dtls_peers as u64;
+        self.dtls_unsent += port.dtls_unsent;
+    }
 }
 
 /// All queues and exchanges.
@@ -100,6 +132,8 @@ struct Part {
     queues: QueueSums,
     each_queue: BTreeMap<Arc<str>, QueueFigures>,
     prefixes: Vec<(String, Account)>,
+    ports: Vec<PortView>,
+    coap: CoapCounts,
 }
 
 impl Gathered {
@@ -125,6 +159,8 @@ impl Gathered {
                 dialects,
                 queues,
                 each_queue,
+                ports: inside.ports.views().collect(),
+                coap: inside.coap(),
                 prefixes: inside
                     .kernel
                     .accounts()
@@ -158,6 +194,10 @@ impl Gathered {
             for (dialect, count) in part.dialects {
                 *gathered.dialects.entry(dialect).or_insert(0) += count;
             }
+            for port in &part.ports {
+                gathered.ports.entry(port.listener.clone()).or_default().add(port);
+            }
+            gathered.coap.add(&part.coap);
             gathered.queues.add(&part.queues);
             gathered.each_queue.extend(part.each_queue);
             for (prefix, account) in part.prefixes {

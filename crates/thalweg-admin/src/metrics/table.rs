@@ -1,6 +1,6 @@
 //! Every metric, declared once: name, kind, unit, labels, meaning, and where its values come from.
 
-use super::gathered::{Gathered, QueueFigures};
+use super::gathered::{Gathered, PortSums, QueueFigures};
 use crate::accounts::AccountView;
 use Kind::{Counter, Gauge, Histogram};
 use Read::{Each, One, Real, Stages};
@@ -345,6 +345,113 @@ pub static METRICS: &[Metric] = metrics! {
         "Connections handed over although their first bytes were not of the listener's protocol."
         = One(|g| g.lobby.unrouted);
 
+    // Datagrams.
+    Counter "thalweg_datagrams_received_total"["listener"] in "datagrams":
+        "Datagrams received."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.received));
+    Counter "thalweg_datagrams_received_bytes_total"["listener"] in "bytes":
+        "Bytes of their payloads."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.received_bytes));
+    Counter "thalweg_datagram_receive_calls_total"["listener"] in "system calls":
+        "System calls that brought some; each brings many under load."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.receive_calls));
+    Counter "thalweg_datagrams_overflown_total"["listener"] in "datagrams":
+        "Datagrams that the system dropped because they were not read in time, as far as it has said."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.overflown));
+    Counter "thalweg_datagrams_sent_total"["listener"] in "datagrams":
+        "Datagrams sent."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.sent));
+    Counter "thalweg_datagrams_sent_bytes_total"["listener"] in "bytes":
+        "Bytes of their payloads."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.sent_bytes));
+    Counter "thalweg_datagram_send_calls_total"["listener"] in "system calls":
+        "System calls that sent some; each sends many under load."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.send_calls));
+    Gauge "thalweg_datagrams_waiting"["listener"] in "datagrams":
+        "Datagrams that the system does not take yet."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.waiting));
+    Counter "thalweg_datagrams_unsent_total"["reason"] in "datagrams":
+        "Datagrams dropped instead of sent, by reason."
+        = Each(each_unsent);
+    Gauge "thalweg_dtls_peers"["listener"] in "peers":
+        "Peers with which DTLS is spoken."
+        = Each(|g, show| each_port(g, show, |port| port.dtls_peers));
+    Counter "thalweg_dtls_handshakes_total"["outcome"] in "handshakes":
+        "DTLS handshakes: completed, failed, turned away because there were too many, and first messages that were answered with a cookie."
+        = Each(each_handshake);
+    Counter "thalweg_dtls_records_discarded_total" in "records":
+        "DTLS records that belonged to nobody, had been seen or were not authentic."
+        = One(|g| g.ports.values().map(|port| port.dtls.discarded).sum());
+
+    // CoAP.
+    Gauge "thalweg_coap_peers" in "peers":
+        "CoAP peers that are remembered."
+        = One(|g| g.coap.peers);
+    Gauge "thalweg_coap_observations" in "observations":
+        "Observations."
+        = One(|g| g.coap.observers);
+    Gauge "thalweg_coap_identities" in "identities":
+        "Identities that CoAP peers act as."
+        = One(|g| g.coap.identities);
+    Counter "thalweg_coap_requests_total"["method"] in "requests":
+        "Requests, repeated ones not counted."
+        = Each(each_method);
+    Counter "thalweg_coap_errors_total"["class"] in "answers":
+        "Answers that say that something is wrong: with the request (4.xx) or here (5.xx)."
+        = Each(|g, show| {
+            show("4.xx", g.coap.refused);
+            show("5.xx", g.coap.failed);
+        });
+    Counter "thalweg_coap_turned_away_total"["reason"] in "requests":
+        "Requests that were not looked at: beyond their peer's rate, or because too much was going on."
+        = Each(|g, show| {
+            show("rate_limited", g.coap.rate_limited);
+            show("overloaded", g.coap.overloaded);
+            show("waiting", g.coap.dropped_waiting);
+        });
+    Counter "thalweg_coap_peers_displaced_total" in "peers":
+        "Peers forgotten because others came."
+        = One(|g| g.coap.peers_displaced);
+    Counter "thalweg_coap_notifications_total" in "notifications":
+        "Notifications, repetitions not counted."
+        = One(|g| g.coap.notifications);
+    Counter "thalweg_coap_conflated_total" in "states":
+        "States that an observer was not told because a newer one took their place in the front."
+        = One(|g| g.coap.conflated);
+    Counter "thalweg_coap_observations_lost_total" in "observations":
+        "Observations ended because a notification was rejected or not acknowledged."
+        = One(|g| g.coap.observers_lost);
+    Counter "thalweg_coap_confirmable_total" in "messages":
+        "Confirmable messages sent, repetitions not counted."
+        = One(|g| g.coap.confirmable);
+    Counter "thalweg_coap_retransmissions_total" in "messages":
+        "Confirmable messages sent again."
+        = One(|g| g.coap.retransmissions);
+    Counter "thalweg_coap_timeouts_total" in "messages":
+        "Confirmable messages given up, because nobody acknowledged them."
+        = One(|g| g.coap.timeouts);
+    Counter "thalweg_coap_resets_total" in "messages":
+        "Messages of ours that peers rejected."
+        = One(|g| g.coap.resets);
+    Counter "thalweg_coap_duplicates_total" in "messages":
+        "Repeated messages of peers, answered again or ignored."
+        = One(|g| g.coap.duplicates);
+    Counter "thalweg_coap_malformed_total" in "datagrams":
+        "Datagrams that were no CoAP message, or made no sense."
+        = One(|g| g.coap.malformed);
+    Counter "thalweg_coap_calls_total"["outcome"] in "requests":
+        "Requests through /rpc that went out, and those of them that nobody answered in time."
+        = Each(|g, show| {
+            show("made", g.coap.calls);
+            show("unanswered", g.coap.calls_unanswered);
+        });
+    Counter "thalweg_coap_takes_total"["outcome"] in "messages":
+        "Messages that CoAP clients took from queues, and those of them that went back unacknowledged."
+        = Each(|g, show| {
+            show("taken", g.coap.takes);
+            show("returned", g.coap.takes_returned);
+        });
+
     // The shards' loops.
     Counter "thalweg_shard_turns_total"["shard"] in "turns":
         "Turns of the event loop."
@@ -370,6 +477,37 @@ pub static METRICS: &[Metric] = metrics! {
         "Time per stage of a message's path, from samples; stages are named as in docs/follow-a-publish.md."
         = Stages;
 };
+
+fn each_port(g: &Gathered, show: &mut Show<'_>, pick: impl Fn(&PortSums) -> u64) {
+    g.ports.iter().for_each(|(listener, port)| show(listener, pick(port)));
+}
+
+fn each_unsent(g: &Gathered, show: &mut Show<'_>) {
+    let sum = |pick: fn(&PortSums) -> u64| g.ports.values().map(pick).sum();
+    show("too_many_waiting", sum(|port| port.datagrams.unsent_waiting));
+    show("too_large", sum(|port| port.datagrams.unsent_too_large));
+    show("unreachable", sum(|port| port.datagrams.unsent_unreachable));
+    show("peer_gone", sum(|port| port.dtls_unsent));
+    show("other", sum(|port| port.datagrams.unsent_other));
+}
+
+fn each_handshake(g: &Gathered, show: &mut Show<'_>) {
+    let sum = |pick: fn(&PortSums) -> u64| g.ports.values().map(pick).sum();
+    show("completed", sum(|port| port.dtls.completed));
+    show("failed", sum(|port| port.dtls.failed));
+    show("crowded", sum(|port| port.dtls.crowded));
+    show("cookie", sum(|port| port.dtls.cookies));
+}
+
+fn each_method(g: &Gathered, show: &mut Show<'_>) {
+    let coap = &g.coap;
+    show("GET", coap.gets);
+    show("PUT", coap.puts);
+    show("POST", coap.posts);
+    show("DELETE", coap.deletes);
+    show("FETCH", coap.fetches);
+    show("other", coap.others);
+}
 
 /// Everything the lobby counts under a name that says why, so that a new reason shows without a change here.
 fn turned_away(g: &Gathered, show: &mut Show<'_>) {

@@ -11,7 +11,7 @@ use mio::Token;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use thalweg_coap::Datagrams;
-use thalweg_fronts::coap::PeerSecurity;
+use thalweg_fronts::coap::{CoapCounts, PeerSecurity};
 use thalweg_kernel::LinkId;
 use thalweg_model::{Span, Time};
 
@@ -76,6 +76,8 @@ pub struct Ports {
     sealed: Datagrams,
     /// What a call of DTLS gave.
     opened: DtlsOutput,
+    /// What was counted on links of CoAP that are closed.
+    ended: CoapCounts,
 }
 
 /// A port, as operators see it.
@@ -113,6 +115,17 @@ impl Ports {
     /// The port of a link, if that is what it is.
     pub(crate) fn of_link(&mut self, link: LinkId) -> Option<&mut Port> {
         self.list.iter_mut().flatten().find(|port| port.link == link)
+    }
+
+    /// What was counted on links of CoAP that are closed.
+    pub(crate) fn ended(&self) -> CoapCounts {
+        self.ended
+    }
+
+    /// A link of CoAP closes.
+    pub(crate) fn end(&mut self, counts: CoapCounts) {
+        // What was there is there no more; what has happened has happened.
+        self.ended.add(&CoapCounts { peers: 0, observers: 0, identities: 0, ..counts });
     }
 
     /// All of them.
@@ -181,6 +194,9 @@ impl Shard {
         }
         port.socket.deregister(self.poll.registry());
         self.door.forget(port.link, port.serial);
+        if let Some(counts) = self.links.coap_counts(port.link) {
+            self.ports.end(counts);
+        }
         self.links.close(port.link, &mut self.kernel, self.now);
     }
 

@@ -528,6 +528,11 @@ impl Shard {
         let _ = connection.socket.shutdown(std::net::Shutdown::Both);
         let waiters = std::mem::take(&mut connection.waiters);
         self.door.forget(id, connection.serial);
+        if connection.front_due.is_some()
+            && let Some(counts) = self.links.coap_counts(id)
+        {
+            self.ports.end(counts);
+        }
         drop(connection);
         self.links.close(id, &mut self.kernel, self.now);
         self.resume_all(waiters);
