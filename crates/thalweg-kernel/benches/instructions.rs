@@ -5,22 +5,23 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish, Limits,
-    LinkId, OpenSession, QueueLimits, QueueSpec, Refusal, Safety, Sent, SessionId, Settled, ShardId, ShardMessage,
-    Spot, Tag, Taken, Ticket, Verdict, WatchEnd, Wish, queue_address,
+    Answer, Change, CloseReason, ConsumeSpec, Delivery, Draft, Effects, Fetch, Grants, Handover, Kernel, LastValueWish,
+    Limits, LinkId, OpenSession, QueueLimits, QueueSpec, Refusal, Safety, Sent, SessionId, Settled, ShardId,
+    ShardMessage, Spot, Tag, Taken, Ticket, Verdict, WatchEnd, WatchId, Wish, queue_address,
 };
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 6] = [
+const OPERATIONS: [Operation; 7] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
     ("publish_1000_filters_not_cached", |count| not_cached(1_000, count)),
     ("publish_to_queue_settled_when_sent", |count| through_queue(false, count)),
     ("publish_to_queue_and_settle", |count| through_queue(true, count)),
+    ("publish_to_100_watches_and_take", watched),
 ];
 
 /// Addresses that are published to in turn.
@@ -144,6 +145,28 @@ fn through_queue(settles: bool, count: u32) {
     assert_eq!(out.0, count, "each message has one receiver");
 }
 
+/// Publishing to an address that 100 watch; each takes the new value at once.
+fn watched(count: u32) {
+    let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
+    let mut out = Nowhere(0);
+    let now = Time::from_secs(1);
+    let reader = open(&mut kernel, "reader", 0, &mut out);
+    let publisher = open(&mut kernel, "publisher", 1, &mut out);
+    let address = address(1);
+    let watch = |kernel: &mut Kernel, out: &mut Nowhere, cookie| {
+        kernel.watch(reader, LinkId(0), cookie, &address, 1, now, out).expect("it may")
+    };
+    let watches: Vec<WatchId> = (0..100).map(|cookie| watch(&mut kernel, &mut out, cookie)).collect();
+    for _ in 0..count {
+        kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
+        for watch in &watches {
+            let change = kernel.take_watched(*watch, now);
+            assert!(matches!(change, Some(Change::Value(_))), "each is told of each");
+        }
+    }
+    assert_eq!(out.0, 100 * count, "each is told once");
+}
+
 fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> SessionId {
     let open = OpenSession {
         client,
@@ -220,7 +243,10 @@ impl Effects for Nowhere {
 
     fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
 
-    fn value_changed(&mut self, _: LinkId, _: u64) {}
+    fn value_changed(&mut self, _: LinkId, cookie: u64) {
+        black_box(cookie);
+        self.0 += 1;
+    }
 
     fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
 

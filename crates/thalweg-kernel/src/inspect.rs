@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::group::Group;
-use crate::ids::{LinkId, SessionId};
+use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
 use crate::route_cache::{Sink, SinkKind};
 use crate::session::{NO_GROUP, Session};
@@ -139,6 +139,28 @@ impl Kernel {
     /// The session of that number, if it still exists: its client's name.
     pub fn client_of(&self, id: SessionId) -> Option<&Arc<str>> {
         self.sessions.get(id).map(|session| &session.client)
+    }
+
+    /// Which of the kernels this is.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// How many kernels share the work.
+    pub fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    /// Whether a session may do that now. For lists, which leave out what somebody may not see; who does something is judged
+    /// when it is done.
+    pub fn may(&self, id: SessionId, permission: Permission, address: &str) -> bool {
+        self.sessions.get(id).is_some_and(|session| session.access.allows(permission, address))
+    }
+
+    /// What a watch watches.
+    pub fn watched_address(&self, watch: WatchId) -> Option<&str> {
+        let watcher = self.watches.watchers.get(watch.0)?;
+        self.watches.cells.get(watcher.cell).map(|cell| &*cell.address)
     }
 
     /// A client's name that no session of this shard has and whose home is this shard, made from `nonce`.
