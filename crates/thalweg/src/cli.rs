@@ -29,8 +29,9 @@ pub enum Command {
     /// Run the broker
     ///
     /// Without any setting it listens on 127.0.0.1 only: MQTT on port 1883, MQTT over WebSocket on 8083, AMQP 0-9-1 on
-    /// 5672, STOMP on 61613, the admin HTTP API on 7883. A line with the word `ready` tells when all of them accept. Once
-    /// a setting names a listener, AMQP and STOMP are served only where they are named, too.
+    /// 5672, STOMP on 61613, CoAP on 5683 of UDP and of TCP, the admin HTTP API on 7883. A line with the word `ready`
+    /// tells when all of them accept. Once a setting names a listener, AMQP, STOMP and CoAP are served only where they are
+    /// named, too.
     ///
     /// What it acknowledges is in the journal below --data, and there again after any end. SIGHUP reads the configuration
     /// again without dropping a client; SIGINT and SIGTERM stop the broker in order.

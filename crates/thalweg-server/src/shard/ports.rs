@@ -16,7 +16,7 @@ use thalweg_kernel::LinkId;
 use thalweg_model::{Span, Time};
 
 /// Tokens from here on are those of ports; below are links.
-const FIRST_TOKEN: usize = 1 << 40;
+const FIRST_TOKEN: usize = usize::MAX / 2 + 1;
 /// How long a port is not read while the journal or another shard does not keep up.
 const PAUSE: Span = Span::from_millis(1);
 /// Output buffers above this are given back after a burst.
