@@ -43,6 +43,8 @@ pub(crate) struct Relation {
     pub is_active: bool,
     /// Whether it is in its peer's queue of those that want to notify.
     pub wants: bool,
+    /// Whether it was told that it may notify, and has not yet.
+    pub is_woken: bool,
     /// Whether what it wants to send must be confirmable.
     pub wants_confirmable: bool,
     /// Whether there is something newer than what is in flight.
@@ -73,6 +75,7 @@ impl Relation {
             block_exponent,
             is_active: false,
             wants: false,
+            is_woken: false,
             wants_confirmable: false,
             is_outdated: false,
             is_replaceable: false,

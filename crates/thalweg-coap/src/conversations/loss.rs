@@ -59,8 +59,7 @@ impl Application for Counting {
 /// `each` requests of each of `clients`, one behind the other; returns how many were answered and how many not.
 fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: bool) -> (usize, usize) {
     let settings = ServerSettings { addresses_are_proven: true, ..ServerSettings::default() };
-    let mut world =
-        World::new(seed, weather, settings, ClientSettings::default(), clients, Counting::default());
+    let mut world = World::new(seed, weather, settings, ClientSettings::default(), clients, Counting::default());
     let mut next: Vec<u32> = (0..clients as u32).map(|n| n * each).collect();
     let mut waiting: Vec<Option<(RequestId, u32)>> = vec![None; clients];
     let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
@@ -80,7 +79,11 @@ fn publish(seed: u64, weather: Weather, clients: usize, each: u32, confirmable: 
                 };
                 let (expected, number) = waiting[n].take().expect("one waits");
                 assert_eq!(request, expected, "seed {seed}");
-                if is_answer { answered.insert(number) } else { failed.insert(number) };
+                if is_answer {
+                    answered.insert(number)
+                } else {
+                    failed.insert(number)
+                };
             }
             if waiting[n].is_none() && next[n] < (n as u32 + 1) * each {
                 let payload = next[n].to_be_bytes();
@@ -165,7 +168,12 @@ impl Application for Stateful {
         }
         let options = [(option::MAX_AGE, Value::Uint(20))];
         let payload = self.payload();
-        server.respond(request.exchange, &Response { code: Code::CONTENT, options: &options, payload: &payload }, now, out);
+        server.respond(
+            request.exchange,
+            &Response { code: Code::CONTENT, options: &options, payload: &payload },
+            now,
+            out,
+        );
     }
 
     fn on_notice(&mut self, server: &mut ServerSide, notice: Notice, now: Time, out: &mut Datagrams) {
@@ -201,8 +209,7 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
     .collect();
     changes.reverse();
     let app = Stateful { state: 0, payload_len, delivery, changes, relations: Vec::new() };
-    let mut world =
-        World::new(seed, bad_weather(lost), ServerSettings::default(), ClientSettings::default(), 4, app);
+    let mut world = World::new(seed, bad_weather(lost), ServerSettings::default(), ClientSettings::default(), 4, app);
     let get = RequestOut {
         code: Code::GET,
         confirmable: true,

@@ -310,8 +310,10 @@ fn message(kind: Kind, code: Code, id: u16, token: &[u8], write: impl FnOnce(&mu
 }
 
 fn with_payload(mut datagram: Vec<u8>, payload: &[u8]) -> Vec<u8> {
-    datagram.push(0xFF);
-    datagram.extend_from_slice(payload);
+    if !payload.is_empty() {
+        datagram.push(0xFF);
+        datagram.extend_from_slice(payload);
+    }
     datagram
 }
 

@@ -1,1 +1,351 @@
+//! Acknowledgements, responses, repetitions, rejections: RFC 7252 §4 and §5, RFC 7967, 8516, 8768.
+
 use super::*;
+
+const CON: Kind = Kind::Confirmable;
+const NON: Kind = Kind::NonConfirmable;
+
+fn bench() -> Bench {
+    Bench::new(ServerSettings { addresses_are_proven: true, ..ServerSettings::default() })
+}
+
+#[test]
+fn a_response_at_once_is_in_the_acknowledgement() {
+    let mut bench = bench();
+    let datagram = put(CON, 7, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    assert_eq!((request.code, &*request.payload, request.confirmable), (Code::PUT, &b"x"[..], true));
+    assert!(bench.respond(request.exchange, &Response::of(Code::CHANGED)));
+    assert!(!bench.respond(request.exchange, &Response::of(Code::CHANGED)), "once");
+    // 60 44 0007 07: an acknowledgement of five bytes.
+    assert_eq!(bench.sent(0), [[0x61, 0x44, 0, 7, 7]]);
+    assert_eq!(bench.server.poll_timeout(), Time::NEVER);
+}
+
+#[test]
+fn a_response_within_the_processing_time_needs_no_empty_acknowledgement() {
+    let mut bench = bench();
+    let datagram = put(CON, 7, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.wait(millis(900));
+    assert!(bench.sent(0).is_empty());
+    bench.respond(request.exchange, &Response::of(Code::CHANGED));
+    assert_eq!(bench.sent(0), [[0x61, 0x44, 0, 7, 7]]);
+}
+
+#[test]
+fn a_late_response_comes_separately_and_is_repeated_until_acknowledged() {
+    let mut bench = bench();
+    let datagram = put(CON, 7, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.wait(millis(1001));
+    assert_eq!(bench.sent(0), [[0x60, 0, 0, 7]], "the empty acknowledgement");
+    assert!(bench.feed(0, &datagram).is_none());
+    assert_eq!(bench.sent(0), [[0x60, 0, 0, 7]], "and again for the repetition");
+    bench.respond(request.exchange, &Response::of(Code::CHANGED));
+    let first = bench.sent(0).remove(0);
+    let response = decoded(&first);
+    assert_eq!((response.kind, response.code, response.token.as_slice()), (CON, Code::CHANGED, &[7][..]));
+    bench.wait(millis(3001));
+    assert_eq!(bench.sent(0), [first.clone()]);
+    let mut ack = Vec::new();
+    empty(&mut ack, Kind::Acknowledgement, response.id);
+    bench.feed(0, &ack);
+    bench.wait(millis(60_000));
+    assert!(bench.sent(0).is_empty());
+    assert!(bench.feed(0, &datagram).is_none());
+    assert_eq!(bench.sent(0), [[0x60, 0, 0, 7]], "the response itself was separate");
+}
+
+#[test]
+fn the_acknowledgement_leaves_at_once_if_the_application_says_so() {
+    let mut bench = bench();
+    let datagram = put(CON, 7, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    let now = bench.now;
+    bench.server.respond_later(request.exchange, now, &mut bench.out);
+    bench.server.respond_later(request.exchange, now, &mut bench.out);
+    assert_eq!(bench.sent(0), [[0x60, 0, 0, 7]]);
+    bench.respond(request.exchange, &Response::of(Code::CHANGED));
+    assert_eq!(decoded(&bench.sent(0)[0]).kind, CON);
+}
+
+#[test]
+fn a_non_confirmable_request_gets_a_non_confirmable_response_with_an_id_of_the_server() {
+    let mut bench = bench();
+    let datagrams = [put(NON, 7, b"x"), put(NON, 8, b"x")];
+    let mut ids = Vec::new();
+    for datagram in &datagrams {
+        let request = bench.feed(0, datagram).expect("a request");
+        bench.wait(millis(2000));
+        bench.respond(request.exchange, &Response::of(Code::CHANGED));
+        let sent = bench.sent(0);
+        assert_eq!(sent.len(), 1);
+        assert_eq!((decoded(&sent[0]).kind, decoded(&sent[0]).code), (NON, Code::CHANGED));
+        ids.push(decoded(&sent[0]).id);
+    }
+    assert_eq!(ids[1], ids[0].wrapping_add(1));
+    assert!(bench.feed(0, &datagrams[0]).is_none(), "a repetition is ignored");
+    assert!(bench.sent(0).is_empty());
+}
+
+#[test]
+fn a_repetition_is_answered_again_for_as_long_as_an_exchange_lives() {
+    let mut bench = bench();
+    let datagram = put(CON, 7, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    assert!(bench.feed(0, &datagram).is_none(), "while the answer is on its way there is silence");
+    assert!(bench.sent(0).is_empty());
+    let location = [(option::LOCATION_PATH, Value::Opaque(b"there"))];
+    bench.respond(request.exchange, &Response { code: Code::CREATED, options: &location, payload: b"made" });
+    let first = bench.sent(0);
+    bench.wait(Span::from_secs(246));
+    assert!(bench.feed(0, &datagram).is_none());
+    assert_eq!(bench.sent(0), first, "byte for byte");
+    assert!(bench.feed(1, &datagram).is_some(), "another peer");
+    bench.wait(Span::from_secs(2));
+    assert!(bench.feed(0, &datagram).is_some(), "the id may be used again");
+}
+
+#[test]
+fn a_non_confirmable_message_is_remembered_for_a_shorter_time() {
+    let mut bench = bench();
+    let datagram = put(NON, 7, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response::of(Code::CHANGED));
+    bench.wait(Span::from_secs(144));
+    assert!(bench.feed(0, &datagram).is_none());
+    bench.wait(Span::from_secs(2));
+    assert!(bench.feed(0, &datagram).is_some());
+}
+
+#[test]
+fn another_message_with_an_id_of_before_is_no_repetition() {
+    let mut bench = bench();
+    let (first, second) = (put(CON, 7, b"x"), put(CON, 7, b"y"));
+    for datagram in [&first, &second] {
+        let request = bench.feed(0, datagram).expect("a request");
+        bench.respond(request.exchange, &Response::of(Code::CHANGED));
+    }
+    assert!(bench.feed(0, &first).is_none() && bench.feed(0, &second).is_none());
+    assert_eq!(bench.server.counts().duplicates, 2);
+}
+
+#[test]
+fn what_only_reads_is_read_again() {
+    let mut bench = bench();
+    let datagram = get(CON, 7);
+    for _ in 0..2 {
+        let request = bench.feed(0, &datagram).expect("a request");
+        assert!(bench.feed(0, &datagram).is_none(), "while it waits it is a repetition");
+        bench.respond(request.exchange, &Response::of(Code::CONTENT));
+    }
+    assert_eq!(bench.server.bytes().remembered, 0);
+}
+
+#[test]
+fn a_ping_is_answered_with_a_reset() {
+    let mut bench = bench();
+    bench.feed(0, &[0x40, 0, 0x12, 0x34]);
+    assert_eq!(bench.sent(0), [[0x70, 0, 0x12, 0x34]]);
+    assert_eq!(bench.server.peers(), 0, "a stranger who pings is not remembered");
+}
+
+#[test]
+fn what_makes_no_sense_is_reset_if_it_is_confirmable_and_ignored_otherwise() {
+    let response = message(CON, Code::CONTENT, 7, &[], |_| {});
+    for (datagram, reset) in [
+        (&response[..], true),
+        (&[0x40, 0xE1, 0, 7], true),    // 7.01, a signal
+        (&[0x40, 0x21, 0, 7], true),    // 1.01, reserved
+        (&[0x49, 1, 0, 7], true),       // a token of nine bytes
+        (&[0x40, 1, 0, 7, 0xFF], true), // a payload marker and no payload
+        (&[0x40, 0, 0, 7, 1], true),    // empty, with more
+        (&[0x50, 0x45, 0, 7], false),   // a response that is not confirmable
+        (&[0x50, 0, 0, 7], false),      // empty and not confirmable
+        (&[0x50, 0xE1, 0, 7], false),
+        (&[0x60, 1, 0, 7], false), // a request in an acknowledgement
+        (&[0x70, 1, 0, 7], false), // a request in a reset
+        (&[0x60, 0, 0, 7], false), // an acknowledgement of nothing
+        (&[0x70, 0, 0, 7], false), // a reset of nothing
+        (&[0x80, 1, 0, 7], false), // version 2
+        (&[0x40, 1, 0], false),    // too short
+        (&[], false),
+    ] {
+        let mut bench = bench();
+        assert!(bench.feed(0, datagram).is_none(), "{datagram:x?}");
+        let sent = bench.sent(0);
+        assert_eq!(sent, if reset { vec![vec![0x70, 0, 0, 7]] } else { vec![] }, "{datagram:x?}");
+    }
+}
+
+#[test]
+fn unknown_critical_options_are_refused_and_elective_ones_are_not() {
+    for (number, kind, code) in [
+        (9, CON, Some(Code::BAD_OPTION)), // OSCORE
+        (65001, CON, Some(Code::BAD_OPTION)),
+        (option::PROXY_URI, CON, Some(Code::PROXYING_NOT_SUPPORTED)),
+        (option::PROXY_SCHEME, CON, Some(Code::PROXYING_NOT_SUPPORTED)),
+        (9, NON, None),
+    ] {
+        let mut bench = bench();
+        let datagram = message(kind, Code::GET, 7, &[1], |encoder| {
+            encoder.option(number, b"x");
+        });
+        assert!(bench.feed(0, &datagram).is_none(), "{number}");
+        let codes: Vec<Code> = bench.sent(0).iter().map(|d| decoded(d).code).collect();
+        assert_eq!(codes, code.into_iter().collect::<Vec<_>>(), "{number}");
+    }
+    let mut bench = bench();
+    let datagram = message(CON, Code::GET, 7, &[1], |encoder| {
+        encoder.option(65000, b"x");
+    });
+    assert!(bench.feed(0, &datagram).is_some());
+    let repeated = message(CON, Code::GET, 8, &[1], |encoder| {
+        encoder.option(option::ACCEPT, &[1]).option(option::ACCEPT, &[2]);
+    });
+    assert!(bench.feed(0, &repeated).is_none(), "Accept must not be repeated");
+}
+
+#[test]
+fn an_application_may_understand_more() {
+    let mut settings = ServerSettings { addresses_are_proven: true, ..ServerSettings::default() };
+    settings.understood_options.extend([9, 65001]);
+    let mut bench = Bench::new(settings);
+    let datagram = message(CON, Code::GET, 7, &[1], |encoder| {
+        encoder.option(9, b"x").option(65001, b"y");
+    });
+    assert!(bench.feed(0, &datagram).is_some());
+}
+
+#[test]
+fn a_hop_limit_of_zero_is_refused() {
+    let mut bench = bench();
+    for (limit, code) in [(0, Some(Code::BAD_REQUEST)), (1, None)] {
+        let datagram = message(CON, Code::GET, 7 + u16::from(limit), &[1], |encoder| {
+            encoder.option(option::HOP_LIMIT, &[limit]);
+        });
+        assert_eq!(bench.feed(0, &datagram).is_none(), code.is_some());
+        assert_eq!(bench.sent(0).first().map(|d| decoded(d).code), code);
+    }
+}
+
+#[test]
+fn responses_that_are_not_wanted_are_not_sent() {
+    // RFC 7967 §2.1: 2 for 2.xx, 8 for 4.xx, 16 for 5.xx.
+    for (wish, code, kind, comes) in [
+        (2, Code::CHANGED, NON, false),
+        (2, Code::NOT_FOUND, NON, true),
+        (26, Code::SERVICE_UNAVAILABLE, NON, false),
+        (0, Code::CHANGED, NON, true),
+        (2, Code::CHANGED, CON, false),
+        (8, Code::CHANGED, CON, true),
+    ] {
+        let mut bench = bench();
+        let datagram = message(kind, Code::PUT, 7, &[1], |encoder| {
+            encoder.uint(option::NO_RESPONSE, wish);
+        });
+        let request = bench.feed(0, &datagram).expect("a request");
+        bench.respond(request.exchange, &Response::of(code));
+        let codes: Vec<Code> = bench.sent(0).iter().map(|d| decoded(d).code).collect();
+        let expected = match (comes, kind) {
+            (true, _) => vec![code],
+            (false, CON) => vec![Code::EMPTY],
+            (false, _) => vec![],
+        };
+        assert_eq!(codes, expected, "{wish} {code} {kind:?}");
+        assert!(bench.feed(0, &datagram).is_none(), "it is remembered");
+    }
+}
+
+#[test]
+fn a_request_may_be_ignored() {
+    let mut bench = bench();
+    for (kind, sent) in [(CON, 1), (NON, 0)] {
+        let datagram = put(kind, 7, b"x");
+        let request = bench.feed(0, &datagram).expect("a request");
+        bench.server.ignore(request.exchange, bench.now, &mut bench.out);
+        assert_eq!(bench.sent(0).len(), sent);
+        assert_eq!(bench.server.poll_timeout(), Time::NEVER);
+    }
+}
+
+#[test]
+fn tokens_come_back_as_they_came_also_if_there_is_none() {
+    let mut bench = bench();
+    for len in 0..=8 {
+        let token = body(len, 5);
+        let datagram = message(CON, Code::GET, len as u16, &token, |_| {});
+        let request = bench.feed(0, &datagram).expect("a request");
+        bench.respond(request.exchange, &Response::of(Code::CONTENT));
+        assert_eq!(decoded(&bench.sent(0)[0]).token.as_slice(), token);
+    }
+}
+
+#[test]
+fn a_client_acknowledges_a_response_again_whose_acknowledgement_was_lost() {
+    let mut client = ClientSide::new(Arc::default(), 3);
+    let (mut out, now) = (Datagrams::new(), Time::from_secs(1));
+    let request = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: false };
+    client.request(server_address(), &request, now, &mut out).expect("room");
+    let sent = out.last().to_vec();
+    let (id, token) = (decoded(&sent).id, decoded(&sent).token);
+    out.clear();
+    let mut ack = Vec::new();
+    empty(&mut ack, Kind::Acknowledgement, id);
+    assert!(client.handle_datagram(server_address(), &ack, now, &mut out).is_none());
+    let response = message(CON, Code::CONTENT, 99, token.as_slice(), |_| {});
+    for is_first in [true, false] {
+        let event = client.handle_datagram(server_address(), &response, now, &mut out);
+        assert_eq!(event.is_some(), is_first);
+        assert_eq!(out.last(), [0x60, 0, 0, 99]);
+        out.clear();
+    }
+    let foreign = message(CON, Code::CONTENT, 100, &[1, 2, 3], |_| {});
+    client.handle_datagram(server_address(), &foreign, now, &mut out);
+    assert_eq!(out.last(), [0x70, 0, 0, 100], "what nobody waits for is rejected");
+}
+
+#[test]
+fn a_client_takes_a_response_that_overtakes_its_acknowledgement() {
+    let mut client = ClientSide::new(Arc::default(), 3);
+    let (mut out, now) = (Datagrams::new(), Time::from_secs(1));
+    let request = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: false };
+    client.request(server_address(), &request, now, &mut out).expect("room");
+    let sent = out.last().to_vec();
+    let response = message(CON, Code::CONTENT, 99, decoded(&sent).token.as_slice(), |_| {});
+    assert!(client.handle_datagram(server_address(), &response, now, &mut out).is_some());
+    assert_eq!((client.poll_timeout(), client.requests()), (Time::NEVER, 0));
+}
+
+#[test]
+fn a_client_pings_and_hears_of_resets() {
+    let mut world = World::new(1, Weather::default(), ServerSettings::default(), ClientSettings::default(), 1, Echoing);
+    let ping = world.client(0, |client, now, out| client.ping(server_address(), now, out)).expect("room");
+    world.run_for(millis(10));
+    assert_eq!(world.take_heard(0), [Heard::Notice(ClientNotice::Pong { request: ping })]);
+    let get = RequestOut { code: Code::GET, confirmable: false, options: &[], payload: &[], observe: false };
+    let mut out = Datagrams::new();
+    let mut client = ClientSide::new(Arc::default(), 3);
+    let request = client.request(server_address(), &get, Time::ZERO, &mut out).expect("room");
+    let reset = [0x70, 0, out.last()[2], out.last()[3]];
+    assert!(client.handle_datagram(server_address(), &reset, Time::ZERO, &mut out).is_none());
+    assert_eq!(client.poll_event(), Some(ClientNotice::Failed { request, why: Failure::Reset }));
+}
+
+#[test]
+fn a_client_gives_up_after_max_transmit_wait() {
+    let mut client = ClientSide::new(Arc::default(), 3);
+    let (mut out, start) = (Datagrams::new(), Time::from_secs(1));
+    let get = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: false };
+    let request = client.request(server_address(), &get, start, &mut out).expect("room");
+    let mut now = start;
+    while client.poll_timeout() != Time::NEVER {
+        now = client.poll_timeout();
+        client.handle_timeout(now, &mut out);
+    }
+    assert_eq!(out.len(), 5);
+    assert!((62..=93).contains(&now.since(start).secs()), "{now:?}");
+    assert_eq!(client.poll_event(), Some(ClientNotice::Failed { request, why: Failure::Unacknowledged }));
+    assert_eq!(client.requests(), 0);
+}

@@ -99,6 +99,9 @@ impl Exchanges {
         while self.to_acknowledge.front().is_some_and(|(_, id)| self.get(*id).is_none()) {
             self.to_acknowledge.pop_front();
         }
+        while self.to_answer.front().is_some_and(|(_, id)| self.get(*id).is_none()) {
+            self.to_answer.pop_front();
+        }
         exchange
     }
 

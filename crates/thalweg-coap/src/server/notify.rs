@@ -14,9 +14,6 @@ use crate::{
     PeerId, RelationId, RelationState, SharedBody,
 };
 
-/// How many observations of one peer are told at a time that they may notify.
-const WOKEN_AT_ONCE: usize = 4;
-
 impl ServerSide {
     /// Accepts the observation that this request asked for; `respond` to it with 2.05 or 2.03 is the first notification.
     /// `cookie` is the application's name for it, `check` how long it may go unconfirmed if not
@@ -81,6 +78,12 @@ impl ServerSide {
         let every = self.settings.confirm_every;
         let (must, better) = relation.confirmation(delivery, every, peer.round_trip, now);
         let (must, is_unproven, at) = (must || !peer.proven, !peer.proven, relation.peer);
+        let others_wait = ![NONE, index].contains(&peer.wanting[0]);
+        if !std::mem::take(&mut relation.is_woken) && others_wait {
+            self.want(index, must, now);
+            self.wake(at, now);
+            return Notified::Busy;
+        }
         if (must || better) && self.endpoint.can_confirm(at) {
             if is_unproven && self.is_too_large(body, index) {
                 self.probe(at, now, out);
@@ -100,7 +103,7 @@ impl ServerSide {
         let (token, exponent, sequence) = (relation.token, relation.block_exponent, relation.advance());
         relation.note_id(id);
         relation.unconfirmed = relation.unconfirmed.saturating_add(1);
-        let wanted = relation.wants;
+        let wanted = relation.wants || others_wait;
         out.push(peer.address, |out| {
             Encoder::start(out, Kind::NonConfirmable, body.code(), id, token);
             body.write(Some(sequence), exponent, out);
@@ -108,6 +111,7 @@ impl ServerSide {
         self.counts.notifications += 1;
         if wanted {
             self.unwant(index);
+            self.wake(at, now);
         }
         Notified::Sent { confirmable: false }
     }
@@ -119,7 +123,7 @@ impl ServerSide {
         }
         self.unwant(relation.index);
         let Some(relation) = self.relations.get_mut(relation.index) else { return };
-        (relation.is_outdated, relation.is_replaceable) = (false, false);
+        (relation.is_outdated, relation.is_replaceable, relation.is_woken) = (false, false, false);
         let (sending, peer) = (relation.sending, relation.peer);
         if let Some(sending) = self.endpoint.sendings.get_mut(sending) {
             sending.is_outdated = false;
@@ -247,28 +251,26 @@ impl ServerSide {
         }
     }
 
-    /// Tells observations of a peer that they may notify, as far as they may.
+    /// Tells the next observation in a peer's queue that it may notify, if it may. The one after it is told when this
+    /// one has notified, or has nothing to say.
     pub(super) fn wake(&mut self, peer: u32, now: Time) {
-        for _ in 0..WOKEN_AT_ONCE {
-            let Some(record) = self.endpoint.peers.slots.get(peer) else { return };
-            let index = record.wanting[0];
-            let Some(relation) = self.relations.get(index) else { return };
-            let may = match relation.wants_confirmable {
-                true => self.endpoint.can_confirm(peer),
-                false => self.paced_at(peer) <= now,
-            };
-            if !may {
-                if !relation.wants_confirmable {
-                    self.set_pace_timer(peer, now);
-                }
+        let Some(record) = self.endpoint.peers.slots.get(peer) else { return };
+        let index = record.wanting[0];
+        let Some(relation) = self.relations.get(index) else { return };
+        if relation.wants_confirmable {
+            if !self.endpoint.can_confirm(peer) {
                 return;
             }
-            let (cookie, generation) = (relation.cookie, self.relations.generation(index));
-            self.unwant(index);
-            self.notices.push_back(Notice::Ready { relation: RelationId { index, generation }, cookie });
+        } else if self.paced_at(peer) > now {
+            return self.set_pace_timer(peer, now);
         }
-        // Those that are left are woken by what these lead to; or soon.
-        self.set_pace_timer(peer, now);
+        self.unwant(index);
+        let generation = self.relations.generation(index);
+        if let Some(relation) = self.relations.get_mut(index) {
+            relation.is_woken = true;
+            let id = RelationId { index, generation };
+            self.notices.push_back(Notice::Ready { relation: id, cookie: relation.cookie });
+        }
     }
 
     /// The pace timer of a peer came up.
@@ -316,6 +318,7 @@ impl ServerSide {
         }
         self.endpoint.timers.forget_first(TimerKind::Check, index);
         self.endpoint.peers.settle(peer);
+        self.wake(peer, now);
         if let Some(why) = why {
             let relation = RelationId { index, generation };
             self.notices.push_back(Notice::ObservationEnded { relation, cookie, peer: PeerId(peer), why });
@@ -393,6 +396,7 @@ impl ServerSide {
             relation.unconfirmed = 0;
         }
         self.unwant(index);
+        self.wake(peer, now);
         self.counts.notifications += 1;
         Notified::Sent { confirmable: true }
     }
