@@ -2,7 +2,8 @@
 //!
 //! *Knows:* the specifications: RFC 7252 (CoAP), 7641 (Observe), 7959 (block-wise), 7967 (No-Response), 8323 (TCP and
 //! WebSocket), 6690 (link format), 8516, 8768, 9175, and the pubsub draft. *Must never know:* the kernel, a socket, a
-//! clock. Start reading at [`Message::decode`] for datagrams.
+//! clock. Start reading at [`Message::decode`] for one message, [`ServerSide::handle_datagram`] for the peers of a socket,
+//! [`stream::ServerSide::handle_input`] for one connection.
 #![forbid(unsafe_code)]
 
 mod block;
