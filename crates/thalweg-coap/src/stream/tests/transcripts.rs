@@ -10,6 +10,7 @@ pub(super) const ALL: &[(&str, &str)] = &[
     ("stream", include_str!("../../../transcripts/stream.txt")),
     ("stream-libcoap", include_str!("../../../transcripts/stream-libcoap.txt")),
     ("stream-aiocoap", include_str!("../../../transcripts/stream-aiocoap.txt")),
+    ("stream-aiocoap-server", include_str!("../../../transcripts/stream-aiocoap-server.txt")),
     ("stream-refused", include_str!("../../../transcripts/stream-refused.txt")),
 ];
 
