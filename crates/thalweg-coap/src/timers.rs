@@ -33,12 +33,33 @@ pub(crate) struct Timer {
 /// Kind in the two highest bits, generation below.
 const GENERATION: u32 = (1 << 30) - 1;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// With more entries than this it is worth looking for those of no interest.
+    many: usize,
+}
+
+/// With fewer entries it never is.
+const FEW: usize = 1024;
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers { heap: BinaryHeap::new(), many: FEW }
+    }
 }
 
 impl Timer {
+    fn of(Reverse((_, index, tag)): Reverse<(u64, u32, u32)>) -> Timer {
+        let kind = match tag >> 30 {
+            0 => TimerKind::Sending,
+            1 => TimerKind::Check,
+            2 => TimerKind::Pace,
+            _ => TimerKind::Request,
+        };
+        Timer { kind, index, generation: tag & GENERATION }
+    }
+
     /// Whether it was set for a record of this generation.
     pub fn is_of(&self, generation: u32) -> bool {
         self.generation == generation & GENERATION
@@ -57,14 +78,19 @@ impl Timers {
         if *at > now.nanos() {
             return None;
         }
-        let Reverse((_, index, tag)) = self.heap.pop()?;
-        let kind = match tag >> 30 {
-            0 => TimerKind::Sending,
-            1 => TimerKind::Check,
-            2 => TimerKind::Pace,
-            _ => TimerKind::Request,
-        };
-        Some(Timer { kind, index, generation: tag & GENERATION })
+        self.heap.pop().map(Timer::of)
+    }
+
+    /// Whether entries of what has ended may have piled up: then [`Timers::tidy`].
+    #[inline]
+    pub fn are_many(&self) -> bool {
+        self.heap.len() > self.many
+    }
+
+    /// Takes entries of no interest away. Half of them are new since the last time, which pays for it.
+    pub fn tidy(&mut self, is_of_interest: impl Fn(Timer) -> bool) {
+        self.heap.retain(|entry| is_of_interest(Timer::of(*entry)));
+        self.many = FEW.max(self.heap.len() * 2);
     }
 
     /// Takes the first entry away if it is of this record: so that a quiet machine is not woken for nothing.
@@ -102,5 +128,17 @@ mod tests {
         let second = timers.pop(Time::from_secs(9)).expect("it is due");
         assert!(second.kind == TimerKind::Pace && second.is_of(5) && !second.is_of(6));
         assert_eq!(timers.next(), Time::NEVER);
+    }
+
+    #[test]
+    fn entries_of_no_interest_are_taken_away_when_there_are_many() {
+        let mut timers = Timers::default();
+        for n in 0..10_000 {
+            timers.set(Time::from_secs(1), TimerKind::Check, n % 10, n);
+            if timers.are_many() {
+                timers.tidy(|timer| timer.is_of(n));
+            }
+        }
+        assert!(timers.heap.len() <= FEW, "{}", timers.heap.len());
     }
 }

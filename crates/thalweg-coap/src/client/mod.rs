@@ -141,6 +141,14 @@ impl ClientSide {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Datagrams) {
+        if self.endpoint.timers.are_many() {
+            let mut timers = std::mem::take(&mut self.endpoint.timers);
+            timers.tidy(|timer| match timer.kind {
+                TimerKind::Sending => timer.is_of(self.endpoint.sendings.generation(timer.index)),
+                _ => timer.is_of(self.requests.generation(timer.index)),
+            });
+            self.endpoint.timers = timers;
+        }
         while let Some(timer) = self.endpoint.timers.pop(now) {
             let index = timer.index;
             match timer.kind {

@@ -1,1 +1,217 @@
+//! Peers that may not be where they seem to be: RFC 7252 §11.3, RFC 9175 §2.4.
+
 use super::*;
+
+/// A GET of 8 bytes; the response would be of `len` bytes and some.
+fn get_and_answer(bench: &mut Bench, id: u16, len: usize) -> Vec<u8> {
+    let datagram = get(Kind::Confirmable, id);
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &vec![1; len] });
+    bench.sent(0).remove(0)
+}
+
+#[test]
+fn a_large_response_needs_a_proven_address_and_a_small_one_does_not() {
+    let mut bench = Bench::new(ServerSettings::default());
+    assert_eq!(decoded(&get_and_answer(&mut bench, 1, 140)).code, Code::CONTENT);
+    let demand = get_and_answer(&mut bench, 2, 200);
+    let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo");
+    assert_eq!((decoded(&demand).code, echo.len()), (Code::UNAUTHORIZED, 12));
+    assert_eq!(bench.server.counts().echo_demanded, 1);
+    let datagram = message(Kind::Confirmable, Code::GET, 3, &[1], |encoder| {
+        encoder.option(option::ECHO, echo);
+    });
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 1000] });
+    assert_eq!(decoded(&bench.sent(0)[0]).code, Code::CONTENT);
+    assert_eq!(decoded(&get_and_answer(&mut bench, 4, 1000)).code, Code::CONTENT, "from now on");
+}
+
+#[test]
+fn a_larger_request_earns_a_larger_response() {
+    let mut bench = Bench::new(ServerSettings::default());
+    for (id, padding, comes) in [(1, 200, true), (2, 100, false)] {
+        let datagram = message(Kind::Confirmable, Code::GET, id, &[1], |encoder| {
+            encoder.option(option::URI_QUERY, &vec![b'x'; padding]);
+        });
+        let request = bench.feed(0, &datagram).expect("a request");
+        bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 500] });
+        assert_eq!(decoded(&bench.sent(0)[0]).code == Code::CONTENT, comes);
+    }
+}
+
+#[test]
+fn an_echo_of_somebody_else_or_of_long_ago_proves_nothing() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let demand = get_and_answer(&mut bench, 1, 200);
+    let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo").to_vec();
+    let with_echo = |id| {
+        message(Kind::Confirmable, Code::GET, id, &[1], |encoder| {
+            encoder.option(option::ECHO, &echo);
+        })
+    };
+    let is_proven = |bench: &mut Bench, n: usize, id| {
+        let datagram = with_echo(id);
+        let request = bench.feed(n, &datagram).expect("a request");
+        bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 1000] });
+        decoded(&bench.sent(n)[0]).code == Code::CONTENT
+    };
+    assert!(!is_proven(&mut bench, 1, 2));
+    bench.wait(Span::from_secs(62));
+    assert!(!is_proven(&mut bench, 0, 3));
+}
+
+#[test]
+fn what_has_been_done_is_answered_in_small_blocks_rather_than_asked_for_again() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let datagram = put(Kind::Confirmable, 1, b"x");
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::CHANGED, options: &[], payload: &body(2000, 1) });
+    let sent = bench.sent(0).remove(0);
+    let first = decoded(&sent);
+    let block = first.options.uint(option::BLOCK2).and_then(Block::decode).expect("in blocks");
+    assert!(first.code == Code::CHANGED && sent.len() <= 152 && block.size_exponent == 3, "{sent:x?}");
+    // One that fits into a block, but not into what is allowed.
+    let datagram = put(Kind::Confirmable, 2, b"y");
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::CHANGED, options: &[], payload: &body(500, 1) });
+    let sent = bench.sent(0).remove(0);
+    assert!(decoded(&sent).code == Code::CHANGED && sent.len() <= 152, "{sent:x?}");
+}
+
+#[test]
+fn an_acknowledgement_proves_an_address() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let relation = bench.observe(0, &[1]);
+    bench.out.clear();
+    let _ = bench.notify(relation, b"x", Delivery::NonConfirmable);
+    assert_eq!(bench.answer_all(0, Kind::Acknowledgement), 1, "confirmable, although it need not be");
+    assert_eq!(decoded(&get_and_answer(&mut bench, 2, 1000)).code, Code::CONTENT);
+}
+
+#[test]
+fn dtls_proves_an_address() {
+    let settings = ServerSettings { addresses_are_proven: true, ..ServerSettings::default() };
+    assert_eq!(decoded(&get_and_answer(&mut Bench::new(settings), 1, 1000)).code, Code::CONTENT);
+    let mut bench = Bench::new(ServerSettings::default());
+    let datagram = get(Kind::Confirmable, 1);
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.server.prove(request.peer);
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 1000] });
+    assert_eq!(decoded(&bench.sent(0)[0]).code, Code::CONTENT);
+}
+
+#[test]
+fn a_large_notification_is_preceded_by_a_question_of_four_bytes() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let relation = bench.observe(0, &[1]);
+    bench.out.clear();
+    assert_eq!(bench.notify(relation, &[1; 500], Delivery::Auto), Notified::Busy);
+    assert_eq!(bench.notify(relation, &[1; 500], Delivery::Auto), Notified::Busy);
+    let sent = bench.sent(0);
+    assert_eq!((sent.len(), sent[0].len(), decoded(&sent[0]).code), (1, 4, Code::EMPTY));
+    let mut reset = Vec::new();
+    empty(&mut reset, Kind::Reset, decoded(&sent[0]).id);
+    bench.feed(0, &reset);
+    assert_eq!(bench.notices(), [Notice::Ready { relation, cookie: 0 }]);
+    assert!(matches!(bench.notify(relation, &[1; 500], Delivery::Auto), Notified::Sent { .. }));
+}
+
+#[test]
+fn whoever_does_not_answer_the_question_observes_no_more() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let relation = bench.observe(0, &[1]);
+    bench.out.clear();
+    let _ = bench.notify(relation, &[1; 500], Delivery::Auto);
+    bench.wait(Span::from_secs(94));
+    assert_eq!(bench.sent(0).iter().map(Vec::len).sum::<usize>(), 20, "that is all a victim gets");
+    assert!(matches!(bench.notices()[..], [Notice::ObservationEnded { why: ObservationEnd::Silent, .. }]));
+}
+
+#[test]
+fn observers_must_prove_their_address_if_the_settings_say_so_or_the_table_fills() {
+    let get = message(Kind::Confirmable, Code::GET, 7, &[1], |encoder| {
+        encoder.uint(option::OBSERVE, 0);
+    });
+    let demands = |settings: ServerSettings, crowd: usize| {
+        let mut bench = Bench::new(settings);
+        for n in 1..=crowd {
+            let datagram = put(Kind::NonConfirmable, 1, b"");
+            let request = bench.feed(n, &datagram).expect("a request");
+            bench.server.ignore(request.exchange, bench.now, &mut bench.out);
+        }
+        bench.feed(0, &get).is_none()
+    };
+    let settings = |echo_for_observe| ServerSettings { peers_max: 10, echo_for_observe, ..ServerSettings::default() };
+    assert!(demands(settings(EchoForObserve::Always), 0));
+    assert!(!demands(settings(EchoForObserve::Auto), 4));
+    assert!(demands(settings(EchoForObserve::Auto), 5));
+    assert!(!demands(settings(EchoForObserve::Never), 9));
+    let proven = ServerSettings { addresses_are_proven: true, ..settings(EchoForObserve::Always) };
+    assert!(!demands(proven, 9));
+}
+
+#[test]
+fn a_client_repeats_an_echo_by_itself() {
+    struct Large;
+    impl Application for Large {
+        fn on_request(&mut self, server: &mut ServerSide, request: Request<'_>, now: Time, out: &mut Datagrams) {
+            let payload = body(3000, 1);
+            server.respond(
+                request.exchange,
+                &Response { code: Code::CONTENT, options: &[], payload: &payload },
+                now,
+                out,
+            );
+        }
+    }
+    let mut world = World::new(1, Weather::default(), ServerSettings::default(), ClientSettings::default(), 1, Large);
+    let get = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: false };
+    let request = world.request(0, &get);
+    world.run_for(millis(1000));
+    assert_eq!(world.take_heard(0), [Heard::Response(request, Code::CONTENT, body(3000, 1))]);
+    assert_eq!(world.server.counts().echo_demanded, 1);
+}
+
+#[test]
+fn a_flood_of_made_up_addresses_leaves_observers_and_memory_alone() {
+    let settings = ServerSettings { peers_max: 1000, remembered_max: 2000, ..ServerSettings::default() };
+    let mut bench = Bench::new(settings);
+    let relation = bench.observe(0, &[1]);
+    bench.out.clear();
+    let _ = bench.notify(relation, b"x", Delivery::Auto);
+    bench.answer_all(0, Kind::Acknowledgement);
+    let mut before = 0;
+    for round in 0..10_u16 {
+        for n in 1..5000_usize {
+            let from = SocketAddr::from(([10, 9, (n >> 8) as u8, n as u8], 1000 + round));
+            let datagram = match n % 3 {
+                0 => put(Kind::Confirmable, round, b"flood"),
+                1 => message(Kind::Confirmable, Code::GET, round, &[1], |encoder| {
+                    encoder.uint(option::OBSERVE, 0);
+                }),
+                _ => {
+                    let head = message(Kind::Confirmable, Code::POST, round, &[1], |encoder| {
+                        encoder.uint(option::BLOCK1, Block { number: 0, more: true, size_exponent: 2 }.encode());
+                    });
+                    with_payload(head, &[0; 64])
+                }
+            };
+            let sent = datagram.len();
+            let event = bench.server.handle_datagram(from, &datagram, bench.now, &mut bench.out);
+            if let Some(Event::Request(request)) = event {
+                bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 600] });
+            }
+            assert!(bench.out.bytes() <= 152.max(3 * sent), "{} for {sent}", bench.out.bytes());
+            bench.out.clear();
+        }
+        bench.wait(millis(100));
+        let bytes = bench.server.bytes().total();
+        if round == 2 {
+            before = bytes;
+        }
+        assert!(round < 3 || bytes <= before + before / 4, "round {round}: {bytes} after {before}");
+    }
+    assert!(bench.server.peers() <= 1000 && bench.server.counts().peers_displaced > 10_000);
+    assert!(matches!(bench.notify(relation, b"y", Delivery::Auto), Notified::Sent { .. }));
+}

@@ -24,7 +24,7 @@ use crate::echo::Echo;
 use crate::endpoint::Endpoint;
 use crate::observe::Relation;
 use crate::slots::{NONE, Slots};
-use crate::timers::TimerKind;
+use crate::timers::{Timer, TimerKind};
 use crate::{Datagrams, option};
 
 /// The server's end of all conversations over one datagram socket: datagrams in, events out; verbs write datagrams.
@@ -108,17 +108,13 @@ impl ServerSide {
     pub fn handle_timeout(&mut self, now: Time, out: &mut Datagrams) {
         self.now = now;
         while let Some(timer) = self.endpoint.timers.pop(now) {
-            match timer.kind {
-                TimerKind::Sending if timer.is_of(self.endpoint.sendings.generation(timer.index)) => {
-                    self.sending_due(timer.index, now, out);
+            if timer.is_of(self.timer_generation(timer)) {
+                match timer.kind {
+                    TimerKind::Sending => self.sending_due(timer.index, now, out),
+                    TimerKind::Check => self.check(timer.index, now),
+                    TimerKind::Pace => self.pace_due(timer.index, now),
+                    TimerKind::Request => {}
                 }
-                TimerKind::Check if timer.is_of(self.relations.generation(timer.index)) => {
-                    self.check(timer.index, now);
-                }
-                TimerKind::Pace if timer.is_of(self.endpoint.peers.slots.generation(timer.index)) => {
-                    self.pace_due(timer.index, now);
-                }
-                _ => {}
             }
         }
         self.attend_exchanges(now, out);
@@ -126,6 +122,25 @@ impl ServerSide {
         self.kept.forget_old(self.settings.transfer_idle, now);
         self.remembered.forget_old(self.exchange_lifetime, now, FORGOTTEN_AT_ONCE);
         self.endpoint.peers.forget_idle(self.settings.peer_idle, now, FORGOTTEN_AT_ONCE);
+    }
+
+    /// The generation of the record that a timer was set for: another than the timer's if that record is gone.
+    fn timer_generation(&self, timer: Timer) -> u32 {
+        match timer.kind {
+            TimerKind::Sending => self.endpoint.sendings.generation(timer.index),
+            TimerKind::Check => self.relations.generation(timer.index),
+            TimerKind::Pace | TimerKind::Request => self.endpoint.peers.slots.generation(timer.index),
+        }
+    }
+
+    /// Takes away timers of what has ended, if there may be many.
+    #[inline]
+    fn tidy_timers(&mut self) {
+        if self.endpoint.timers.are_many() {
+            let mut timers = std::mem::take(&mut self.endpoint.timers);
+            timers.tidy(|timer| timer.is_of(self.timer_generation(timer)));
+            self.endpoint.timers = timers;
+        }
     }
 
     /// When something will be due; [`Time::NEVER`] if nothing will.

@@ -52,6 +52,7 @@ impl ServerSide {
     ) -> Option<Event<'b>> {
         self.now = now;
         self.counts.datagrams += 1;
+        self.tidy_timers();
         match Message::decode(datagram) {
             Ok(message) if message.code.is_request() => match message.kind {
                 Kind::Confirmable | Kind::NonConfirmable => self.on_request(from, &message, datagram, now, out),
