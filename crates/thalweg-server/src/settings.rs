@@ -117,13 +117,14 @@ impl ShardSettings {
 impl ShardSettings {
     /// A front for a socket of the datagram listener of that name. Nothing if the listener has gone meanwhile.
     pub(crate) fn datagram_front(&self, listener: &str, seed: u64) -> Option<Front> {
-        let ListenerSettings { protocol, anonymous } = self.listeners.get(listener)?;
-        match protocol {
-            Protocol::Coap(coap) => {
-                Some(Front::CoapDatagrams(Box::new(CoapFront::new(coap.clone(), seed, anonymous.clone()))))
-            }
-            _ => None,
-        }
+        let coap = self.coap_datagrams(listener)?;
+        // What the anonymous may do is asked for each time: this front outlives changes of the rules.
+        Some(Front::CoapDatagrams(Box::new(CoapFront::new(coap, seed, None))))
+    }
+
+    /// Whether a listener lets in peers that offer nothing.
+    pub(crate) fn admits_strangers(&self, listener: &str) -> bool {
+        self.door.open_to_strangers.contains(listener)
     }
 
     /// How a listener speaks DTLS, if it does.

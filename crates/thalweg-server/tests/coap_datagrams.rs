@@ -221,6 +221,19 @@ fn a_listener_comes_moves_and_goes_by_reload() {
 }
 
 #[test]
+fn rules_that_change_count_for_peers_that_are_here() {
+    let folder = Folder::new("rules");
+    let mut server = start(&folder, &["shards=1"]);
+    let mut peer = Peer::new(address(&server, "coap"));
+    assert_eq!(peer.ask(Code::PUT, "ps/data/plant/a", b"1").code.class(), 2);
+    std::fs::write(folder.0.join("acl"), "topic read plant/#\n").expect("written");
+    let acl = ["shards=1", "access.acl_file={folder}/acl"];
+    server.reload(configuration(&folder, &acl)).expect("reloaded");
+    assert_eq!(peer.ask(Code::PUT, "ps/data/plant/a", b"2").code, Code::FORBIDDEN);
+    assert_eq!(peer.ask(Code::GET, "ps/data/plant/a", b"").payload, b"1");
+}
+
+#[test]
 fn a_port_that_is_taken_is_said_in_words() {
     let folder = Folder::new("taken");
     let foreign = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -234,7 +247,7 @@ fn nonsense_is_counted_and_nothing_else() {
     let folder = Folder::new("nonsense");
     let server = start(&folder, &["shards=1"]);
     let at = address(&server, "coap");
-    let mut peer = Peer::new(at);
+    let peer = Peer::new(at);
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
     for _ in 0..2000 {
         seed ^= seed << 13;

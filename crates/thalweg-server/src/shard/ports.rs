@@ -41,6 +41,8 @@ pub(crate) struct Port {
     /// Between socket and front, if the listener is encrypted.
     dtls: Option<Dtls>,
     paused_until: Option<Time>,
+    /// Peers that offered nothing were let in.
+    admits_strangers: bool,
     since: Time,
 }
 
@@ -174,7 +176,9 @@ impl Shard {
         };
         let serial = self.serial_next;
         self.serial_next += 1;
-        let port = Port { listener, link, serial, local, socket, dtls, paused_until: None, since: self.now };
+        let admits_strangers = self.settings.admits_strangers(&listener);
+        let port =
+            Port { listener, link, serial, local, socket, dtls, paused_until: None, admits_strangers, since: self.now };
         if index == self.ports.list.len() {
             self.ports.list.push(None);
         }
@@ -227,7 +231,14 @@ impl Shard {
     pub(super) fn renew_ports(&mut self) {
         for index in 0..self.ports.list.len() {
             let Some(port) = self.ports.at(index) else { continue };
-            let (link, listener) = (port.link, port.listener.clone());
+            let (listener, admitted) = (port.listener.clone(), port.admits_strangers);
+            if admitted && !self.settings.admits_strangers(&listener) {
+                self.renew_front(index);
+            }
+            let admits_strangers = self.settings.admits_strangers(&listener);
+            let Some(port) = self.ports.at(index) else { continue };
+            port.admits_strangers = admits_strangers;
+            let link = port.link;
             if let Some(settings) = self.settings.coap_datagrams(&listener) {
                 self.links.set_coap_settings(link, settings);
             }
@@ -239,6 +250,22 @@ impl Shard {
                 // Other files: whoever is known by the old ones begins anew.
                 port.dtls = Some(renewed);
             }
+        }
+    }
+
+    /// Puts a new front behind a socket: whoever has come in without showing anything does not stay.
+    fn renew_front(&mut self, index: usize) {
+        let Some(port) = self.ports.at(index) else { return };
+        let (old, listener) = (port.link, port.listener.clone());
+        let Some(front) = self.settings.datagram_front(&listener, crate::random::u64()) else { return };
+        if let Some(counts) = self.links.coap_counts(old) {
+            self.ports.end(counts);
+        }
+        self.links.close(old, &mut self.kernel, self.now);
+        let (link, serial) = (self.links.open(front), self.serial_next);
+        self.serial_next += 1;
+        if let Some(port) = self.ports.at(index) {
+            (port.link, port.serial) = (link, serial);
         }
     }
 
