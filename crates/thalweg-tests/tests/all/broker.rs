@@ -42,6 +42,7 @@ pub struct Options {
     guarded: bool,
     queues: bool,
     coap: bool,
+    namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -201,6 +202,12 @@ impl Options {
         self
     }
 
+    /// In a network namespace, whose loopback and other links are up already.
+    pub fn in_namespace(mut self, name: &str) -> Self {
+        self.namespace = Some(name.to_owned());
+        self
+    }
+
     /// Nobody anonymous: users with mosquitto's password hashes, and what they may do in mosquitto's ACL format.
     pub fn guarded(mut self, passwords: &str, acl: &str) -> Self {
         self.guarded = true;
@@ -272,7 +279,14 @@ impl Options {
     }
 
     fn thalweg(&self, folder: &Path, ports: Ports) -> Command {
-        let mut command = Command::new(thalweg_binary());
+        let mut command = match &self.namespace {
+            None => Command::new(thalweg_binary()),
+            Some(name) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(thalweg_binary());
+                command
+            }
+        };
         command.arg("serve").arg("--data").arg(folder.join("data"));
         let binds = [
             ("listeners.mqtt.bind", ports.mqtt),

@@ -9,6 +9,7 @@ mod abuse;
 mod broker;
 mod certificates;
 mod coap_dtls;
+mod coap_loss;
 mod conformance;
 mod crash;
 mod documents;
