@@ -15,11 +15,13 @@ use thalweg_model::{Filter, Message, Time};
 use crate::access::Permission;
 
 /// Values that a list looks at in one go, in each store.
-const STEPS_MAX: usize = 2048;
+const STEPS_MAX: usize = 1024;
 /// Values that it takes in one go, from each store.
 const TAKE_MAX: usize = 512;
-/// Lists that are put together at the same time.
-const LISTS_MAX: usize = 4096;
+/// Lists that are put together at the same time; more are answered with nothing, and as incomplete.
+const LISTS_MAX: usize = 256;
+/// Lists that go on in one turn.
+pub(crate) const LISTS_PER_TURN: usize = 8;
 
 /// A list that is being put together.
 pub(crate) struct List {
@@ -53,11 +55,12 @@ impl ListCursor {
     }
 
     fn is_through(&self) -> bool {
-        self.cursors.iter().all(Option::is_none)
+        self.cursors.iter().zip(self.wanted).all(|(cursor, wanted)| cursor.is_none() || wanted == 0)
     }
 
+    /// Whether there may be more.
     fn was_cut(&self) -> bool {
-        self.wanted.contains(&0)
+        self.cursors.iter().any(Option::is_some)
     }
 }
 
@@ -155,7 +158,7 @@ impl Kernel {
         if let Some(mut at) = list.here.take() {
             let filter = list.filter.clone();
             let found = self.list_some(&filter, &mut at, now);
-            self.add_to_list(question, found, &at);
+            self.add_to_list(question, found, &mut at);
             if !at.is_through()
                 && let Some(list) = self.lists.get_mut(&question)
             {
@@ -181,10 +184,10 @@ impl Kernel {
         from: ShardId,
         question: u32,
         found: [Vec<Message>; 2],
-        at: Box<ListCursor>,
+        mut at: Box<ListCursor>,
         fx: &mut E,
     ) {
-        self.add_to_list(question, found, &at);
+        self.add_to_list(question, found, &mut at);
         let Some(list) = self.lists.get_mut(&question) else { return };
         if at.is_through() {
             list.shards_missing -= 1;
@@ -194,17 +197,21 @@ impl Kernel {
         }
     }
 
-    fn add_to_list(&mut self, question: u32, found: [Vec<Message>; 2], at: &ListCursor) {
+    fn add_to_list(&mut self, question: u32, found: [Vec<Message>; 2], at: &mut ListCursor) {
         let Some(list) = self.lists.get_mut(&question) else { return };
-        if self.sessions.get(list.asker.session).is_none_or(|session| session.uid != list.asker.uid) {
+        let asker = self.sessions.get(list.asker.session).filter(|session| session.uid == list.asker.uid);
+        let Some(asker) = asker else {
             // Nobody waits for it any more.
             self.lists.remove(&question);
             return;
+        };
+        for ((all, found), wanted) in list.found.iter_mut().zip(found).zip(&mut at.wanted) {
+            let before = all.len() + found.len();
+            all.extend(found.into_iter().filter(|value| asker.access.allows(Permission::Receive, value.address())));
+            // What it may not have does not count.
+            *wanted += before - all.len();
         }
-        list.is_cut |= at.was_cut();
-        for (all, found) in list.found.iter_mut().zip(found) {
-            all.extend(found);
-        }
+        list.is_cut |= at.is_through() && at.was_cut();
     }
 
     /// Answers when all is there.
@@ -223,9 +230,6 @@ impl Kernel {
         values.extend(retained);
         values.sort_by(|a, b| a.address().cmp(b.address()));
         values.dedup_by(|later, earlier| later.address() == earlier.address());
-        if let Some(session) = self.sessions.get(asker.session).filter(|session| !session.access.is_allow_all()) {
-            values.retain(|value| session.access.allows(Permission::Receive, value.address()));
-        }
         let is_complete = !is_cut && values.len() <= max;
         values.truncate(max);
         fx.last_values_listed(asker.link, asker.ticket, values, is_complete);
@@ -240,14 +244,14 @@ fn some(
     wanted: &mut usize,
     now: Time,
 ) -> Vec<Message> {
-    let Some(at) = cursor else { return Vec::new() };
+    let Some(at) = cursor.as_mut().filter(|_| *wanted > 0) else { return Vec::new() };
     let (mut found, max) = (Vec::new(), TAKE_MAX.min(*wanted));
     let is_through = store.scan(filter, at, STEPS_MAX, now, |message| {
         found.push(message.clone());
         if found.len() >= max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     *wanted -= found.len();
-    if is_through || *wanted == 0 {
+    if is_through {
         *cursor = None;
     }
     found

@@ -4,6 +4,7 @@ use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::ids::SessionId;
 use crate::journal::Record;
+use crate::read::LISTS_PER_TURN;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
 
@@ -111,7 +112,8 @@ impl Kernel {
         for id in std::mem::take(&mut self.backlog) {
             self.run_scans(id, now, fx);
         }
-        for question in std::mem::take(&mut self.lists_here) {
+        let lists = self.lists_here.len().min(LISTS_PER_TURN);
+        for question in self.lists_here.drain(..lists).collect::<Vec<u32>>() {
             self.go_on_with_list(question, now, fx);
         }
         if self.watches.recheck {

@@ -1,6 +1,6 @@
 //! Many values are listed.
 
-use crate::world::{World, retained};
+use crate::world::{Event, World, retained};
 use thalweg_kernel::Limits;
 use thalweg_model::Filter;
 
@@ -85,6 +85,21 @@ fn wildcards_list_no_address_of_the_brokers_own() {
     assert_eq!(world.list(reader, "#", 9), Some((vec!["a=1".into()], true)));
     assert_eq!(world.list(reader, "+/a", 9), Some((vec![], true)));
     assert_eq!(world.list(reader, "$own/#", 9), Some((vec!["$own/a=1".into()], true)));
+}
+
+#[test]
+fn too_many_lists_at_once_are_answered_with_nothing() {
+    let mut world = World::new(2);
+    let reader = world.connect(0);
+    world.mail_is_slow = true;
+    for ticket in 0..300 {
+        world.run(0, |kernel, out, now| kernel.list_last_values(reader.session, reader.link, ticket, "#", 9, now, out));
+    }
+    let incomplete =
+        |events: Vec<Event>| events.iter().filter(|event| matches!(event, Event::Listed(_, _, false))).count();
+    assert_eq!(incomplete(world.events(reader)), 44);
+    world.deliver_mails();
+    assert_eq!(world.events(reader).len(), 256);
 }
 
 #[test]

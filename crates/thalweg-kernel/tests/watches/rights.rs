@@ -60,6 +60,23 @@ fn nothing_comes_to_a_watch_whose_session_has_just_lost_the_right() {
 }
 
 #[test]
+fn a_list_is_full_of_what_its_reader_may_receive() {
+    let mut world = World::new(2);
+    let rules = vec![Rule::allow(Permission::Subscribe, "a/#"), Rule::allow(Permission::Receive, "a/+/open")];
+    let reader = world.connect_with(0, access(rules));
+    let writer = world.connect(1);
+    for number in 0..60 {
+        let kind = if number < 40 { "secret" } else { "open" };
+        world.publish(writer, retained(&format!("a/{number}/{kind}"), "x"));
+    }
+    for (max, complete) in [(3, false), (19, false), (20, true), (21, true)] {
+        let (values, is_complete) = world.list(reader, "a/#", max).expect("it may");
+        assert_eq!((values.len(), is_complete), (max.min(20), complete), "{max}");
+        assert_eq!(values[0], "a/40/open=x");
+    }
+}
+
+#[test]
 fn a_list_holds_only_what_its_reader_may_receive() {
     let mut world = World::new(2);
     let rules = vec![Rule::allow(Permission::Subscribe, "a/#"), Rule::allow(Permission::Receive, "a/+/open")];
@@ -70,6 +87,8 @@ fn a_list_holds_only_what_its_reader_may_receive() {
     }
     let expected = vec!["a/1/open=x".to_owned(), "a/3/open=x".to_owned()];
     assert_eq!(world.list(reader, "a/#", 100), Some((expected, true)));
+    let first = vec!["a/1/open=x".to_owned()];
+    assert_eq!(world.list(reader, "a/#", 1), Some((first, false)));
     assert_eq!(world.list(reader, "b/#", 100), None);
     assert_eq!(world.list(reader, "a/#/b", 100), None);
 }

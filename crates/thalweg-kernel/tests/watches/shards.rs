@@ -97,6 +97,39 @@ fn what_the_home_said_is_not_told_again_when_it_comes_by_itself() {
 }
 
 #[test]
+fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
+    let mut world = World::new(3);
+    let (reader, writer, address) = (world.connect(0), world.connect(1), address_at(2, 3));
+    world.mail_is_slow = true;
+    let watch = world.watch(reader, &address, 1);
+    world.deliver_mail((0, 1));
+    world.run(1, |kernel, out, now| {
+        for text in ["1", "2"] {
+            kernel.publish(writer.session, retained(&address, text), now, out);
+        }
+    });
+    // The home has the first of both when it hears of the watch.
+    for way in [(1, 2), (1, 2), (0, 2), (2, 0), (2, 0), (2, 0), (1, 0)] {
+        world.deliver_mail(way);
+    }
+    assert_eq!(world.events(reader), [Event::Ready(watch.cookie, Some("1".into()))]);
+    world.deliver_mails();
+    assert_eq!(world.take_all(watch), ["2"]);
+}
+
+#[test]
+fn a_subscription_waits_for_shards_that_have_not_heard_of_the_watch_before_it() {
+    let mut world = World::new(2);
+    let reader = world.connect(0);
+    world.mail_is_slow = true;
+    world.watch(reader, "a", 1);
+    world.subscribe(reader, "a");
+    assert_eq!(world.answers(reader), 0);
+    world.deliver_mails();
+    assert_eq!(world.answers(reader), 1);
+}
+
+#[test]
 fn a_value_that_was_cleared_meanwhile_is_gone() {
     let mut world = World::new(2);
     let (reader, writer, address) = (world.connect(0), world.connect(1), address_at(0, 2));

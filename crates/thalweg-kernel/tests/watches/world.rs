@@ -29,6 +29,8 @@ pub struct Out {
     shard: u16,
     links: Vec<VecDeque<Event>>,
     mails: BTreeMap<(u16, u16), VecDeque<ShardMessage>>,
+    /// Links whose subscriptions were answered.
+    answered: Vec<LinkId>,
 }
 
 pub fn text(message: &Message) -> String {
@@ -50,7 +52,9 @@ impl Effects for Out {
 
     fn release(&mut self, _: LinkId, _: Tag) {}
 
-    fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+    fn answer(&mut self, link: LinkId, _: Ticket, _: &Answer) {
+        self.answered.push(link);
+    }
 
     fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
 
@@ -263,6 +267,11 @@ impl World {
             id: 0,
         };
         self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+    }
+
+    /// How many of its subscriptions were answered since this was asked last.
+    pub fn answers(&mut self, who: Who) -> usize {
+        self.out.answered.extract_if(.., |link| *link == who.link).count()
     }
 
     pub fn publish(&mut self, who: Who, draft: Draft<'_>) -> Outcome {
