@@ -78,7 +78,7 @@ impl Default for DtlsLimits {
     }
 }
 
-/// A handshake is given this long even when others wait for its place.
+/// A handshake is given this long even when others, or another one of the same peer, wait for its place.
 const HANDSHAKE_YOUNG: Span = Span::from_secs(2);
 
 /// Who a peer is. Equal ones are the same user.
@@ -382,6 +382,11 @@ impl DtlsListener {
         if let Some(place) = self.peers.place(&from) {
             if let Some(handshake) = self.peers.handshake(place).filter(|it| it.began_with(hello.random)) {
                 handshake.send(from, self.limits.mtu, out);
+                return;
+            }
+            // Signatures are dear: nobody gets them faster by asking anew and anew.
+            if self.peers.handshake(place).is_some_and(|it| it.began_at() + HANDSHAKE_YOUNG > now) {
+                self.counts.crowded += 1;
                 return;
             }
             if self.peers.association(place).is_some_and(|it| it.began_with(hello.random)) {

@@ -288,9 +288,26 @@ fn a_flood_without_cookies_costs_no_memory_and_less_than_it_sends() {
     assert_eq!(bench.listener.poll_timeout(), Time::NEVER);
 }
 
-/// Says hello twice and nothing more.
+#[test]
+fn one_peer_has_one_handshake_in_two_seconds() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    half_open(&mut bench, 1);
+    let mut again = hello_twice(&mut bench, 1, 2);
+    assert_eq!((bench.listener.handshakes(), bench.listener.counts().crowded), (1, 1));
+    bench.tick(Span::from_secs(2));
+    again.send();
+    bench.exchange(&mut again);
+    assert!(again.is_done);
+    assert_eq!((bench.listener.handshakes(), bench.listener.peers()), (0, 1));
+}
+
 fn half_open(bench: &mut Bench, port: u16) -> Client {
-    let mut client = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), 1, Plan::default());
+    hello_twice(bench, port, 1)
+}
+
+/// Says hello twice and nothing more.
+fn hello_twice(bench: &mut Bench, port: u16, seed: u8) -> Client {
+    let mut client = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), seed, Plan::default());
     for _ in 0..2 {
         for (_, answer) in bench.take(client.address, &client.out.remove(0)) {
             client.handle_datagram(&answer);
