@@ -316,6 +316,13 @@ impl Links {
         self.links.get_mut(id.0 as usize)?.as_deref_mut()
     }
 
+    /// All CoAP fronts.
+    pub(crate) fn coap_fronts(&self) -> Vec<LinkId> {
+        let links = self.links.iter().enumerate();
+        let coap = links.filter(|(_, link)| link.as_ref().is_some_and(|link| link.front.is_coap()));
+        coap.map(|(at, _)| LinkId(at as u32)).collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.links.len() - self.free.len()
@@ -439,9 +446,8 @@ impl Links {
         self.blocked = why;
         for at in 0..self.links.len() {
             let id = LinkId(at as u32);
-            match self.get(id).map(|link| &link.front) {
-                Some(Front::Amqp(_)) => AmqpFront::on_blocked(self, id, why),
-                _ => {}
+            if let Some(Front::Amqp(_)) = self.get(id).map(|link| &link.front) {
+                AmqpFront::on_blocked(self, id, why);
             }
         }
     }
@@ -652,10 +658,11 @@ impl Effects for Links {
     }
 
     fn release(&mut self, id: LinkId, tag: Tag) {
-        self.write(id, |front, out| match front {
-            Front::Mqtt(front) => front.release(tag, out),
-            // Nothing is exactly once for the others.
-            _ => {}
+        // Nothing is exactly once for the others.
+        self.write(id, |front, out| {
+            if let Front::Mqtt(front) = front {
+                front.release(tag, out);
+            }
         });
     }
 
@@ -663,17 +670,18 @@ impl Effects for Links {
         if self.is_coap(id) {
             return self.coap.tell(id, Told::Subscribed);
         }
-        self.write(id, |front, out| match front {
-            Front::Mqtt(front) => front.answer(ticket, answer, out),
-            // They subscribe nothing: queues are bound.
-            _ => {}
+        // The others subscribe nothing: queues are bound.
+        self.write(id, |front, out| {
+            if let Front::Mqtt(front) = front {
+                front.answer(ticket, answer, out);
+            }
         });
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
         // One session among several of a socket; a stream ends, too, but says so itself.
         if self.is_coap(id) {
-            return self.coap.tell(id, Told::Disconnected(why));
+            return self.coap.tell(id, Told::Disconnected);
         }
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.disconnect(why, out),

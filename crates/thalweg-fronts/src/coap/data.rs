@@ -3,14 +3,15 @@
 use super::answer::Answer;
 use super::handler::{Done, Handler, Request, Scene};
 use super::identity::IdentityId;
+use super::queue::{expiry_of, properties_of, reliability_of};
 use super::representation::{Representation, media_type_of};
-use super::resource::{Reserved, Style, Wishes, reserved, user_properties};
+use super::resource::{Reserved, Style, Wishes, reserved};
 use super::side::Side;
 use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
 use crate::address::in_tenant;
 use thalweg_coap::{Code, Response, Value, content_format, option};
 use thalweg_kernel::{Draft, Outcome, SessionId, Ticket};
-use thalweg_model::{Filter, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Filter, Message, Reliability, RetainOp, Time};
 
 /// Addresses that are remembered to have a value. When there are more, all are forgotten and asked for again.
 const KNOWN_MAX: usize = 65_536;
@@ -76,27 +77,16 @@ impl<S: Side> Handler<S> {
         if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
             return Err(Answer::too_many(until, scene.now));
         }
-        let expiry_secs = wishes.expiry_secs.or_else(|| request.options.uint(option::MAX_AGE));
         let format = content_format(request);
-        let of_few = wishes.has_user_properties.then(|| {
-            let property = |(name, value): (&str, &str)| (name.into(), PropertyValue::Text(value.into()));
-            let user = user_properties(&request.options).map(property).collect();
-            let content_type = format.map(|format| media_type_of(format).into());
-            Properties { content_type, user, ..Properties::default() }
-        });
+        self.check_topic(address, format, scene)?;
+        let of_few = if wishes.has_user_properties { properties_of(wishes, request) } else { None };
         if of_few.is_none() && format.is_some() && self.memo.0 != format {
             self.memo.0 = format;
             self.memo.1.content_type = format.map(|format| media_type_of(format).into());
         }
-        let reliability = match wishes.qos {
-            Some(0) => Reliability::AtMostOnce,
-            Some(1) => Reliability::AtLeastOnce,
-            Some(_) => Reliability::ExactlyOnce,
-            None if request.confirmable => Reliability::AtLeastOnce,
-            None => Reliability::AtMostOnce,
-        };
+        let reliability = reliability_of(wishes, request);
         let retain = if is_kept { RetainOp::Set } else { RetainOp::None };
-        let expires_in = expiry_secs.map(|secs| Span::from_secs(u64::from(secs)));
+        let expires_in = expiry_of(wishes, request);
         let condition = Condition::read(&request.options);
         if let Some(condition) = condition {
             let properties = of_few.or_else(|| format.map(|_| self.memo.1.clone()));
@@ -133,6 +123,20 @@ impl<S: Side> Handler<S> {
         self.after_put(published, asked, request.exchange, scene)
     }
 
+    /// Whether a publish is what the topic of its address wants. Draft §3.2.1
+    fn check_topic(&self, address: &str, format: Option<u16>, scene: &Scene<'_>) -> Done {
+        let topic = self.desk.and_then(|desk| scene.links.coap.desk(desk)).and_then(|desk| desk.topics.at(address));
+        match topic {
+            Some(topic) if topic.configuration.content_format.is_some_and(|wanted| Some(wanted) != format) => {
+                Err(Answer::of(Code::UNSUPPORTED_CONTENT_FORMAT))
+            }
+            None if !self.settings.auto_create => {
+                Err(Answer::words(Code::NOT_FOUND, "there is no topic with this address: create it at /ps"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Asks for the value that there is before a publish: whether that creates one is known by the answer.
     #[cold]
     fn ask_whether_first(
@@ -147,7 +151,7 @@ impl<S: Side> Handler<S> {
         self.read(ticket, request.session, address, scene).is_ok().then_some(ticket)
     }
 
-    /// Publishes; what came of it, and the batch that the answer must wait for.
+    /// Publishes; the batch that the answer must wait for, or why it was not done.
     pub(super) fn publish(
         &mut self,
         identity: IdentityId,
@@ -155,6 +159,18 @@ impl<S: Side> Handler<S> {
         draft: Draft<'_>,
         scene: &mut Scene<'_>,
     ) -> Result<Option<u64>, Answer> {
+        let (batch, outcome) = self.publish_for(identity, session, draft, scene);
+        Answer::of_outcome(outcome).map_or(Ok(batch), Err)
+    }
+
+    /// Publishes; the batch that the answer must wait for, and what came of it.
+    pub(super) fn publish_for(
+        &mut self,
+        identity: IdentityId,
+        session: SessionId,
+        draft: Draft<'_>,
+        scene: &mut Scene<'_>,
+    ) -> (Option<u64>, Outcome) {
         let Scene { now, kernel, links } = scene;
         let is_exactly_once = draft.reliability == Reliability::ExactlyOnce;
         if is_exactly_once {
@@ -171,11 +187,7 @@ impl<S: Side> Handler<S> {
         if let Some(until) = published.pause_until {
             self.identities.set_busy_until(identity, until);
         }
-        match Answer::of_outcome(published.outcome) {
-            None if published.outcome == Outcome::NoMatch => Ok(batch),
-            None => Ok(batch),
-            Some(answer) => Err(answer),
-        }
+        (batch, published.outcome)
     }
 
     /// Answers a publish; `asked` whether it was the first.

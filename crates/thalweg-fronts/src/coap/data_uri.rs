@@ -47,6 +47,14 @@ impl DataUri {
         Ok(DataUri::Here(in_its_tenant(tenant, &address)))
     }
 
+    /// The address, if it is one of ours.
+    pub(super) fn here(self) -> Option<Box<str>> {
+        match self {
+            DataUri::Here(address) => Some(address),
+            DataUri::Elsewhere => None,
+        }
+    }
+
     /// The address that a topic's name is, if it is one; `room/temperature` is what MQTT calls so.
     pub(super) fn of_name(name: &str) -> Option<&str> {
         let fits = |level: &str| !level.is_empty() && is_level(&read_level(level));

@@ -41,6 +41,8 @@ pub struct CoapFront {
 pub(super) struct DatagramSide {
     machine: ServerSide,
     out: Datagrams,
+    /// Responses that were to be confirmed, and whether they were.
+    confirmed: Vec<(u64, bool)>,
 }
 
 impl Side for DatagramSide {
@@ -51,8 +53,12 @@ impl Side for DatagramSide {
         self.machine.respond(exchange, response, now, &mut self.out);
     }
 
-    fn respond_confirmed(&mut self, exchange: ExchangeId, _cookie: u64, response: &Response<'_>, now: Time) -> bool {
-        self.machine.respond(exchange, response, now, &mut self.out)
+    fn respond_confirmed(&mut self, exchange: ExchangeId, cookie: u64, response: &Response<'_>, now: Time) -> bool {
+        let is_sent = self.machine.respond(exchange, response, now, &mut self.out);
+        if is_sent {
+            self.confirmed.push((cookie, true));
+        }
+        is_sent
     }
 
     fn respond_later(&mut self, exchange: ExchangeId, now: Time) {
@@ -86,7 +92,7 @@ impl CoapFront {
     /// may do who are nobody in particular; `None` asks the server about them.
     pub fn new(settings: Arc<CoapSettings>, seed: u64, anonymous: Option<Access>) -> Self {
         let machine = ServerSide::new(settings.machine.clone(), seed.rotate_left(17));
-        let side = DatagramSide { machine, out: Datagrams::new() };
+        let side = DatagramSide { machine, out: Datagrams::new(), confirmed: Vec::new() };
         CoapFront {
             handler: Handler::new(side, settings, seed, anonymous),
             stash: Vec::new(),
@@ -160,6 +166,7 @@ impl CoapFront {
         now: Time,
         kernel: &mut Kernel,
     ) {
+        CoapFront::see_to_desk(links, id, now, kernel);
         CoapFront::with(links, id, now, kernel, |front, scene| {
             for (from, security, datagram) in datagrams {
                 front.on_datagram(from, security, datagram, scene);
@@ -168,8 +175,25 @@ impl CoapFront {
         });
     }
 
+    /// The desk is there before anything that needs it. Usually the first timeout has opened it.
+    #[inline]
+    fn see_to_desk(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        if let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front)
+            && front.handler.desk.is_none()
+        {
+            CoapFront::with(links, id, now, kernel, |front, scene| front.handler.see_to_desk(scene));
+            links.work(now, kernel);
+        }
+    }
+
     #[inline]
     fn on_datagram(&mut self, from: SocketAddr, security: PeerSecurity<'_>, datagram: &[u8], scene: &mut Scene<'_>) {
+        if !is_request(datagram) {
+            // Whoever acknowledges or rejects says nothing that depends on who it is.
+            let DatagramSide { machine, out, .. } = &mut self.handler.side;
+            machine.handle_datagram(from, datagram, scene.now, out);
+            return;
+        }
         let Some(identity) = self.handler.identities.find(security.identity(), &self.handler.settings) else {
             // As if it had been lost: there is no room to know who it is.
             self.handler.counts.dropped_waiting += 1;
@@ -262,8 +286,9 @@ impl CoapFront {
 
     pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         CoapFront::with(links, id, now, kernel, |front, scene| {
-            let DatagramSide { machine, out } = &mut front.handler.side;
+            let DatagramSide { machine, out, .. } = &mut front.handler.side;
             machine.handle_timeout(now, out);
+            front.handler.see_to_desk(scene);
             front.handler.on_timeout(scene);
             if now >= front.sweep_at {
                 front.sweep_at = now + SWEEP_EVERY;
@@ -317,6 +342,9 @@ impl CoapFront {
                 Notice::ExchangeExpired { .. } => {}
             }
         }
+        for (cookie, is_confirmed) in std::mem::take(&mut self.handler.side.confirmed) {
+            self.handler.on_take_ended(cookie, is_confirmed, scene);
+        }
         if some_are_ready {
             self.handler.notify_all(scene);
         }
@@ -325,6 +353,12 @@ impl CoapFront {
     pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         CoapFront::with(links, id, now, kernel, |front, scene| front.handler.close(scene));
     }
+}
+
+/// Whether a datagram asks for something, in its acknowledgement, too: some clients do that.
+#[inline]
+fn is_request(datagram: &[u8]) -> bool {
+    datagram.get(1).is_some_and(|code| Code(*code).is_request())
 }
 
 /// What somebody is told who may not come in.

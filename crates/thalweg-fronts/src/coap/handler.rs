@@ -1,10 +1,12 @@
 //! Requests in, responses out, the same over datagrams and over streams.
 
 use super::answer::{Answer, SHORT_SECS};
+use super::desk::{Desk, DeskId};
 use super::identity::{Identities, IdentityId};
 use super::observe::Bodies;
 use super::relations::Relations;
 use super::resource::{Resource, Style};
+use super::rpc::Calls;
 use super::settings::{CoapCounts, CoapSettings};
 use super::shared::Told;
 use super::side::Side;
@@ -15,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::{Code, Options};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, LinkId, SessionId};
+use thalweg_kernel::{Kernel, LinkId, SessionId, TakenId};
 use thalweg_model::{Properties, Time};
 
 /// What a front has at hand while it handles something.
@@ -49,6 +51,8 @@ pub(super) struct Handler<S: Side> {
     pub(super) side: S,
     pub(super) settings: Arc<CoapSettings>,
     pub(super) link: LinkId,
+    /// Where topics are known and answers come in.
+    pub(super) desk: Option<DeskId>,
     pub(super) identities: Identities,
     pub(super) waiting: Waitings<S::Exchange>,
     /// Answers that wait for the journal, by rising batch.
@@ -57,6 +61,10 @@ pub(super) struct Handler<S: Side> {
     /// Observations that wait for the kernel, by cookie.
     pub(super) registrations: HashMap<u64, (S::Exchange, Ask), foldhash::fast::RandomState>,
     pub(super) bodies: Bodies,
+    pub(super) calls: Calls<S::Exchange>,
+    /// Messages of queues that were taken and are not acknowledged, and by whom.
+    pub(super) takes: HashMap<u64, (TakenId, u32), foldhash::fast::RandomState>,
+    pub(super) take_last: u64,
     /// Addresses that are known to have a value: keys of [`Handler::known_key`].
     pub(super) known: HashSet<u64, foldhash::fast::RandomState>,
     /// Properties of the last message that had nothing but a Content-Format, and that.
@@ -78,12 +86,16 @@ impl<S: Side> Handler<S> {
             settings,
             // Before anything is handled the front is given its own.
             link: LinkId(u32::MAX),
+            desk: None,
             identities: Identities::new(anonymous, nonce),
             waiting: Waitings::default(),
             held: VecDeque::new(),
             relations: Relations::default(),
             registrations: HashMap::default(),
             bodies: Bodies::default(),
+            calls: Calls::default(),
+            takes: HashMap::default(),
+            take_last: 0,
             known: HashSet::default(),
             memo: (None, Properties::default()),
             ticket_last: 0,
@@ -129,11 +141,28 @@ impl<S: Side> Handler<S> {
         match resource {
             Resource::AllData => self.on_data(None, Style::Data, request, scene),
             Resource::Data(style) => self.on_data(Some(address), style, request, scene),
-            Resource::Topic(_) => self.on_data(Some(address), Style::Emqx, request, scene),
-            Resource::WellKnownCore | Resource::Collection | Resource::Queue(_) | Resource::Rpc => {
-                Err(Answer::of(Code::NOT_IMPLEMENTED))
+            Resource::Topic(id) => {
+                let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
+                match desk.and_then(|desk| desk.topics.find(id)).map(|(id, _)| id) {
+                    Some(id) => self.on_topic(id, request, scene),
+                    None => self.on_no_topic(address, request, scene),
+                }
             }
+            Resource::WellKnownCore => self.on_well_known(request, scene),
+            Resource::Collection => self.on_collection(request, scene),
+            Resource::Queue(name) => self.on_queue(name, request, scene),
+            Resource::Rpc => self.on_rpc(address, request, scene),
             Resource::Unknown => Err(Answer::of(Code::NOT_FOUND)),
+        }
+    }
+
+    /// A request to `/ps/<id>` where no topic is called so: an address in EMQX's way, unless it is clearly meant for a topic.
+    fn on_no_topic(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        let is_for_topic = matches!(request.code, Code::FETCH | Code::IPATCH)
+            || super::data::content_format(request) == Some(thalweg_coap::pubsub::CONTENT_FORMAT);
+        match is_for_topic {
+            true => Err(Answer::words(Code::NOT_FOUND, "there is no such topic")),
+            false => self.on_data(Some(address), Style::Emqx, request, scene),
         }
     }
 
@@ -179,8 +208,12 @@ impl<S: Side> Handler<S> {
             Told::WatchReady { cookie, value } => self.on_watch_ready(cookie, value, scene),
             Told::WatchEnded { cookie, why } => self.on_watch_ended(cookie, why, scene),
             Told::Safe => self.on_safe(scene),
-            Told::Disconnected(_) => self.end_identities(scene),
-            Told::Taken { .. } | Told::Reply { .. } | Told::Desk { .. } | Told::Subscribed | Told::Room => {}
+            Told::Disconnected => self.end_identities(scene),
+            Told::Taken { ticket, taken } => self.on_taken(ticket, taken, scene),
+            Told::Reply { call, message } => self.on_reply(call, &message, scene),
+            Told::Surplus(topic) => self.end_surplus(topic, scene),
+            Told::Counts(topic) => self.count_observers(topic, scene),
+            Told::Desk { .. } | Told::Subscribed | Told::Room => {}
         }
     }
 
@@ -199,12 +232,20 @@ impl<S: Side> Handler<S> {
 
     /// When [`Handler::on_timeout`] wants to be called.
     pub(super) fn next_timeout(&self) -> Time {
-        Time::NEVER
+        self.calls.next_due()
     }
 
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, scene: &mut Scene<'_>) {
-        let _ = scene;
+        self.give_up_calls(scene);
+    }
+
+    /// The desk is there before anything that needs it.
+    #[inline]
+    pub(super) fn see_to_desk(&mut self, scene: &mut Scene<'_>) {
+        if self.desk.is_none() {
+            self.desk = Desk::open(&self.settings.tenant, self.key, scene);
+        }
     }
 
     /// The link ends: so do its sessions, and with them their watches.

@@ -37,8 +37,8 @@ impl Links {
     /// When [`Links::on_datagram_timeout`] wants to be called for a socket.
     pub fn datagram_timeout(&self, id: LinkId) -> Time {
         match self.get(id).map(|link| &link.front) {
-            Some(Front::CoapDatagrams(front)) => front.poll_timeout(),
-            Some(Front::CoapStream(front)) => front.poll_timeout(),
+            Some(Front::CoapDatagrams(front)) => front.poll_timeout().min(self.coap.next_expiry()),
+            Some(Front::CoapStream(front)) => front.poll_timeout().min(self.coap.next_expiry()),
             _ => Time::NEVER,
         }
     }

@@ -8,26 +8,31 @@
 //! Start reading at `CoapFront::on_datagram` (`datagram`), then `Handler::handle` (`handler`), which is the same for streams.
 
 mod answer;
+mod collection;
 mod data;
-#[allow(dead_code)] // Wired in with the collection.
 mod data_uri;
 mod datagram;
+mod desk;
 mod handler;
 mod hooks;
 mod identity;
 mod observe;
+mod queue;
 mod relations;
 mod representation;
 mod resource;
+mod rpc;
 mod settings;
 mod shared;
 mod side;
 mod stream;
-#[allow(dead_code)] // Wired in with the collection.
 mod topics;
 mod waiting;
+mod well_known;
 
 use crate::link::{Front, Links};
+use desk::Desk;
+use shared::ForAll;
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 
@@ -41,6 +46,15 @@ pub use stream::CoapStreamFront;
 fn work(links: &mut Links, now: Time, kernel: &mut Kernel) {
     // Their work makes new work: values read here are answered at once. It ends, because each request asks once.
     while links.has_work() {
+        for word in std::mem::take(&mut links.coap.for_all) {
+            for id in links.coap_fronts() {
+                let told = match word {
+                    ForAll::Surplus(topic) => Told::Surplus(topic),
+                    ForAll::Counts(topic) => Told::Counts(topic),
+                };
+                links.coap.tell(id, told);
+            }
+        }
         let mut inbox = std::mem::take(&mut links.coap.inbox);
         let mut changed = std::mem::take(&mut links.coap.changed);
         // Each front is called once for all that it was told.
@@ -55,6 +69,10 @@ fn work(links: &mut Links, now: Time, kernel: &mut Kernel) {
             match links.get(id).map(|link| &link.front) {
                 Some(Front::CoapDatagrams(_)) => CoapFront::on_told(links, id, told, changed, now, kernel),
                 Some(Front::CoapStream(_)) => CoapStreamFront::on_told(links, id, told, changed, now, kernel),
+                Some(Front::CoapDesk) => {
+                    changed.for_each(drop);
+                    Desk::on_told(links, id, told, now, kernel);
+                }
                 // The link is gone.
                 _ => {
                     told.for_each(drop);
@@ -70,6 +88,9 @@ fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         Some(Front::CoapDatagrams(_)) => CoapFront::on_timeout(links, id, now, kernel),
         Some(Front::CoapStream(_)) => CoapStreamFront::on_timeout(links, id, now, kernel),
         _ => {}
+    }
+    if links.coap.next_expiry() <= now {
+        Desk::expire(links, now, kernel);
     }
     links.work(now, kernel);
 }

@@ -10,17 +10,19 @@
 
 use super::answer::Answer;
 use super::data::forbidden;
+use super::desk::Desk;
 use super::handler::{Done, Handler, Request, Scene};
-use super::relations::{NO_FORMAT, State};
+use super::relations::{NO_FORMAT, Relation, State};
 use super::representation::Representation;
 use super::resource::Wishes;
 use super::settings::{CoapSettings, Notify};
 use super::side::Side;
+use super::topics::{Seat, Topic, TopicId};
 use super::waiting::{Ask, Waiting};
 use std::sync::Arc;
 use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
 use thalweg_kernel::{Change, WatchEnd, WatchRefused};
-use thalweg_model::{Message, Reliability, Time};
+use thalweg_model::{Message, Reliability, Span, Time};
 
 /// What became of a value on its way to an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,7 @@ impl<S: Side> Handler<S> {
         if self.relations.len() >= self.settings.observers_max {
             return self.get(address, request, scene);
         }
+        let Ok(seat) = self.take_seat(address, scene) else { return self.get(address, request, scene) };
         let depth = wishes.queue.unwrap_or(self.settings.queue).clamp(1, self.settings.queue_max.max(1));
         let cookie = self.relations.insert(request.identity.0, depth == 1);
         self.registrations.insert(cookie, (request.exchange, Ask::read(&request.options)));
@@ -57,6 +60,7 @@ impl<S: Side> Handler<S> {
             Ok(watch) => {
                 if let Some(relation) = self.relations.get_mut(cookie) {
                     relation.watch = watch;
+                    relation.seat = seat;
                 }
                 self.identities.hold(request.identity);
                 Ok(())
@@ -64,6 +68,7 @@ impl<S: Side> Handler<S> {
             Err(refused) => {
                 self.relations.remove(cookie);
                 self.registrations.remove(&cookie);
+                self.give_seat_back(seat, scene);
                 match refused {
                     WatchRefused::Denied => Err(forbidden()),
                     WatchRefused::BadAddress => {
@@ -76,16 +81,73 @@ impl<S: Side> Handler<S> {
         }
     }
 
+    /// Takes a seat at the topic of an address, if there is one; an error if all are taken. Draft §3.2.2
+    fn take_seat(&mut self, address: &str, scene: &mut Scene<'_>) -> Result<Option<TopicId>, ()> {
+        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) else { return Ok(None) };
+        let Some(id) = desk.topics.id_at(address) else { return Ok(None) };
+        match desk.topics.take_seat(address) {
+            Seat::Taken => {
+                Desk::announce(scene.links, self.desk.ok_or(())?, scene.now, scene.kernel);
+                Ok(Some(id))
+            }
+            Seat::None => Err(()),
+        }
+    }
+
+    fn give_seat_back(&mut self, seat: Option<TopicId>, scene: &mut Scene<'_>) {
+        let (Some(seat), Some(desk_id)) = (seat, self.desk) else { return };
+        let Some(desk) = scene.links.coap.desk_mut(desk_id) else { return };
+        if let Some(address) = desk.topics.get(seat).and_then(|topic| topic.address.clone()) {
+            desk.topics.give_seat_back(&address);
+            Desk::announce(scene.links, desk_id, scene.now, scene.kernel);
+        }
+    }
+
+    /// A topic counts its observers, and is new: those who watch its address already have seats.
+    pub(super) fn count_observers(&mut self, topic: TopicId, scene: &mut Scene<'_>) {
+        let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk(desk)) else { return };
+        let Some(address) = desk.topics.get(topic).and_then(|topic| topic.address.clone()) else { return };
+        let kernel = &scene.kernel;
+        let watches = |relation: &Relation| kernel.watched_address(relation.watch) == Some(&*address);
+        let cookies = self.relations.cookies(|relation| relation.seat.is_none() && watches(relation));
+        for cookie in &cookies {
+            if let Some(relation) = self.relations.get_mut(*cookie) {
+                relation.seat = Some(topic);
+            }
+        }
+        if let Some(desk) = self.desk.and_then(|desk| scene.links.coap.desk_mut(desk)) {
+            let before = desk.topics.get(topic).map_or(0, Topic::observers);
+            desk.topics.set_observers(&address, before + cookies.len() as u32);
+        }
+        self.end_surplus(topic, scene);
+    }
+
+    /// A topic has more observers on this shard than it allows: some of ours end. Draft §2.5.3
+    pub(super) fn end_surplus(&mut self, topic: TopicId, scene: &mut Scene<'_>) {
+        for cookie in self.relations.cookies(|relation| relation.seat == Some(topic)).into_iter().rev() {
+            let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
+            if desk.is_none_or(|desk| desk.topics.surplus(topic) == 0) {
+                return;
+            }
+            self.end(cookie, &Answer::of(Code::NOT_FOUND), scene);
+        }
+    }
+
     /// The kernel watches: the registration is answered with the value of this moment.
     pub(super) fn on_watch_ready(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
         let Some((exchange, ask)) = self.registrations.remove(&cookie) else { return };
         let now = scene.now;
         let shown = value.as_ref().map(|value| Representation::of(value, self.settings.max_age_secs, now));
+        let seat = self.relations.get_mut(cookie).and_then(|relation| relation.seat);
+        let topic = seat.and_then(|seat| scene.links.coap.desk(self.desk?)?.topics.get(seat));
         let is_observable = match shown {
             Some(shown) => ask.accepts(shown.content_format),
-            None => self.settings.observe_empty,
+            // A topic that is half created has no data yet. Draft §3.2.2
+            None => self.settings.observe_empty && topic.is_none(),
         };
-        let number = if is_observable { self.side.observe(exchange, cookie, None, now) } else { None };
+        let check = topic.map(|topic| Span::from_secs(u64::from(topic.configuration.observer_check_secs())));
+        let check = Some(check.map_or(self.settings.observer_check, |check| check.min(self.settings.observer_check)));
+        let number = if is_observable { self.side.observe(exchange, cookie, check, now) } else { None };
         let Some(number) = number else {
             self.forget_relation(cookie, scene);
             return self.respond_with(exchange, &ask, value.as_ref(), now);
@@ -114,6 +176,7 @@ impl<S: Side> Handler<S> {
             self.respond(exchange, &answer, scene.now);
         }
         let Some(relation) = self.relations.remove(cookie) else { return };
+        self.give_seat_back(relation.seat, scene);
         self.identities.let_go(super::identity::IdentityId(relation.identity));
         if relation.state != State::Registering {
             let last =
@@ -126,6 +189,7 @@ impl<S: Side> Handler<S> {
     pub(super) fn forget_relation(&mut self, cookie: u64, scene: &mut Scene<'_>) {
         self.registrations.remove(&cookie);
         let Some(relation) = self.relations.remove(cookie) else { return };
+        self.give_seat_back(relation.seat, scene);
         self.identities.let_go(super::identity::IdentityId(relation.identity));
         let Scene { now, kernel, links } = scene;
         kernel.unwatch(relation.watch, *now, *links);
@@ -148,8 +212,7 @@ impl<S: Side> Handler<S> {
         let Some(session) = self.identities.session(super::identity::IdentityId(identity)) else { return };
         let Some(ticket) = self.waiting.insert(Waiting::Check { cookie }) else { return };
         let Scene { now, kernel, links } = scene;
-        let address: Option<String> = None;
-        let _ = watch;
+        let address = kernel.watched_address(watch).map(str::to_owned);
         let asked =
             address.is_some_and(|address| kernel.read_last_value(session, self.link, ticket, &address, *now, *links));
         if !asked {

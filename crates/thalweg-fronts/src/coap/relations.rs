@@ -1,5 +1,6 @@
 //! Who observes what. There may be very many, so a record is small, and holds no address: the kernel's watch does.
 
+use super::topics::TopicId;
 use std::collections::VecDeque;
 use thalweg_kernel::WatchId;
 use thalweg_model::Message;
@@ -21,8 +22,8 @@ pub(super) struct Relation {
     is_ready: bool,
     /// Only the newest value matters.
     pub(super) conflates: bool,
-    /// It has a seat at a topic whose observers are counted.
-    pub(super) has_seat: bool,
+    /// The topic at which it has a seat.
+    pub(super) seat: Option<TopicId>,
 }
 
 /// No Content-Format is fixed yet; the registry keeps this one free.
@@ -74,7 +75,7 @@ impl Relations {
             state: State::Registering,
             is_ready: false,
             conflates,
-            has_seat: false,
+            seat: None,
         });
         self.len += 1;
         u64::from(generation) << 32 | u64::from(index)

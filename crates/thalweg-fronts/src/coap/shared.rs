@@ -1,8 +1,10 @@
 //! What the CoAP fronts of a shard have in common: what the kernel told them and they have not looked at yet, and the
 //! session at whose desk topics and answers to `/rpc` arrive.
 
+use super::desk::Desk;
+use super::topics::TopicId;
 use std::collections::VecDeque;
-use thalweg_kernel::{CloseReason, Delivery, LinkId, Refusal, Taken, TakenId, Ticket, WatchEnd};
+use thalweg_kernel::{Delivery, LinkId, Refusal, Taken, TakenId, Ticket, WatchEnd};
 use thalweg_model::{Message, RetainOp, Time};
 
 /// What the kernel told a front while its code, or somebody else's, was running.
@@ -23,10 +25,14 @@ pub(crate) enum Told {
     Desk { message: Message },
     /// Subscriptions are in force.
     Subscribed,
+    /// A topic has more observers than it allows.
+    Surplus(TopicId),
+    /// A topic counts its observers, and those at its address were not counted before.
+    Counts(TopicId),
     /// Batches have become safe.
     Safe,
     /// A session was ended.
-    Disconnected(CloseReason),
+    Disconnected,
     /// The output has room again.
     Room,
 }
@@ -35,6 +41,13 @@ impl Told {
     pub(crate) fn taken(ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) -> Self {
         Told::Taken { ticket, taken: taken.map(|taken| taken.map(|taken| (taken.id, taken.message.clone()))) }
     }
+}
+
+/// What all fronts are to be told, of a topic.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ForAll {
+    Surplus(TopicId),
+    Counts(TopicId),
 }
 
 /// See the module.
@@ -48,6 +61,12 @@ pub(crate) struct Shared {
     pub(crate) hold: Option<u64>,
     /// The last batch that is safe.
     pub(crate) completed: u64,
+    /// One for each tenant.
+    pub(super) desks: Vec<Desk>,
+    /// What all fronts are to be told.
+    pub(super) for_all: Vec<ForAll>,
+    /// Before this time nobody tries again to delete topics that have ended: there was no room to write it down.
+    pub(super) expire_from: Time,
 }
 
 impl Shared {
@@ -57,7 +76,7 @@ impl Shared {
 
     #[inline]
     pub(super) fn has_work(&self) -> bool {
-        !self.inbox.is_empty() || !self.changed.is_empty()
+        !self.inbox.is_empty() || !self.changed.is_empty() || !self.for_all.is_empty()
     }
 
     /// A delivery to the desk's own subscriptions.

@@ -20,7 +20,7 @@ use thalweg_coap::pubsub::{Configuration, Refusal, TopicFilter};
 
 /// A topic's name in paths: eight letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct TopicId([u8; 8]);
+pub(crate) struct TopicId([u8; 8]);
 
 /// A topic.
 #[derive(Debug)]
@@ -125,6 +125,11 @@ impl Topics {
         self.by_address.get(address).and_then(|id| self.by_id.get(id))
     }
 
+    /// The id of that topic.
+    pub(super) fn id_at(&self, address: &str) -> Option<TopicId> {
+        self.by_address.get(address).copied()
+    }
+
     /// The topic of an id, as paths say it.
     pub(super) fn find(&self, id: &str) -> Option<(TopicId, &Topic)> {
         let id = TopicId::parse(id)?;
@@ -142,6 +147,7 @@ impl Topics {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }

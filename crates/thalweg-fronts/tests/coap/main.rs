@@ -4,4 +4,8 @@ mod script;
 mod world;
 
 mod data;
+mod identities;
 mod observe;
+mod queues;
+mod rpc;
+mod topics;

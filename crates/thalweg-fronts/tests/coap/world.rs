@@ -119,7 +119,7 @@ impl World {
             let kernel = Kernel::new(limits.clone(), ShardId(number), shards, 7 + u64::from(number));
             Shard { kernel, links, socket }
         };
-        World {
+        let mut world = World {
             now: START,
             shards: (0..shards).map(shard).collect(),
             peers: Vec::new(),
@@ -128,7 +128,9 @@ impl World {
             asked: Vec::new(),
             is_disk_working: true,
             nonce: 1,
-        }
+        };
+        world.wait(Span::ZERO);
+        world
     }
 
     /// A peer at an address of its own, on shard 0, 1, … in turn.

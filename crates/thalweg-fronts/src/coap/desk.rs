@@ -1,0 +1,274 @@
+//! The session that the CoAP fronts of a shard and a tenant have in common: topics become known here, and answers to `/rpc`
+//! arrive. It has a link of its own, without a peer.
+
+use super::handler::Scene;
+use super::shared::{ForAll, Shared, Told};
+use super::topics::{Applied, TopicId, Topics};
+use crate::address::in_tenant;
+use crate::link::{Front, Links};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Draft, Grants, Kernel, LastValueWish, LinkId, OpenSession, SessionId, Wish, home};
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+
+/// See the module.
+pub(super) struct Desk {
+    pub(super) tenant: Box<str>,
+    pub(super) link: LinkId,
+    session: SessionId,
+    pub(super) topics: Topics,
+    /// What addresses of answers begin with.
+    replies: String,
+    /// Answers find the way here from every shard.
+    pub(super) is_open: bool,
+}
+
+/// How long a topic that has ended stays if there is no room to write that down.
+const EXPIRE_AGAIN: Span = Span::from_secs(5);
+
+/// Which one of a shard's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeskId(usize);
+
+impl Shared {
+    pub(super) fn desk(&self, id: DeskId) -> Option<&Desk> {
+        self.desks.get(id.0)
+    }
+
+    pub(super) fn desk_mut(&mut self, id: DeskId) -> Option<&mut Desk> {
+        self.desks.get_mut(id.0)
+    }
+
+    /// When the next topic ends.
+    pub(super) fn next_expiry(&self) -> Time {
+        let ends = self.desks.iter().filter_map(|desk| desk.topics.next_expiry());
+        ends.min().map_or(Time::NEVER, |end| Time::from_secs(end).max(self.expire_from))
+    }
+}
+
+/// A moment as configurations say it: the kernel's time is that since 1970.
+pub(super) fn unix_secs(time: Time) -> u64 {
+    time.nanos() / 1_000_000_000
+}
+
+impl Desk {
+    /// The desk of a tenant; opens it if there is none. Nothing if the kernel has no room for a session.
+    pub(super) fn open(tenant: &str, nonce: u64, scene: &mut Scene<'_>) -> Option<DeskId> {
+        let Scene { now, kernel, links } = scene;
+        if let Some(at) = links.coap.desks.iter().position(|desk| *desk.tenant == *tenant) {
+            return Some(DeskId(at));
+        }
+        let link = links.open(Front::CoapDesk);
+        let client = kernel.unused_client_id(nonce ^ 0x6465_736B);
+        let open = OpenSession {
+            client: &client,
+            link,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            access: Access::ALL,
+            user: None,
+            dialect: "CoAP (topics and answers)",
+            grants: Grants { publish_rate: Some(0), ..Grants::default() },
+        };
+        let Ok(opened) = kernel.open_session(open, *now, *links) else {
+            links.close(link, kernel, *now);
+            return None;
+        };
+        let mut replies = String::new();
+        in_tenant(tenant, &format!("$reply/{nonce:016x}/"), &mut replies);
+        let desk = Desk {
+            tenant: tenant.into(),
+            link,
+            session: opened.session,
+            topics: Topics::new(tenant, kernel.shard().0),
+            replies,
+            is_open: false,
+        };
+        let filter = |of: &str| {
+            let mut filter = String::new();
+            in_tenant(tenant, of, &mut filter);
+            filter
+        };
+        let (topics, counts, replies) = (filter("$ps/+"), filter("$ps/+/+"), format!("{}+", desk.replies));
+        links.coap.desks.push(desk);
+        kernel.start(opened.session, *now, *links);
+        let wish = |(filter, last_values)| Wish {
+            filter,
+            group: None,
+            reliability: Reliability::AtMostOnce,
+            no_local: false,
+            retain_as_published: true,
+            last_values,
+            id: 0,
+        };
+        let never = LastValueWish::Never;
+        let wishes = [(&*topics, LastValueWish::Always), (&*counts, never), (&*replies, never)].map(wish);
+        kernel.subscribe(opened.session, 1, &wishes, *now, *links);
+        Some(DeskId(links.coap.desks.len() - 1))
+    }
+
+    /// Where the answer to a call of a link goes.
+    pub(super) fn reply_address(&self, link: LinkId, call: u64) -> String {
+        format!("{}{:x}-{call:x}", self.replies, link.0)
+    }
+
+    /// Whose answer comes at this address.
+    fn call_of(&self, address: &str) -> Option<(LinkId, u64)> {
+        let (link, call) = address.strip_prefix(&*self.replies)?.split_once('-')?;
+        Some((LinkId(u32::from_str_radix(link, 16).ok()?), u64::from_str_radix(call, 16).ok()?))
+    }
+
+    /// Handles what its session was told.
+    pub(super) fn on_told(
+        links: &mut Links,
+        id: LinkId,
+        told: impl Iterator<Item = Told>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(at) = links.coap.desks.iter().position(|desk| desk.link == id) else { return told.for_each(drop) };
+        for told in told {
+            match told {
+                Told::Subscribed => {
+                    if let Some(desk) = links.coap.desks.get_mut(at) {
+                        desk.is_open = true;
+                    }
+                }
+                Told::Desk { message } => Desk::on_message(links, DeskId(at), message, &mut *kernel),
+                // An operator has ended it: a new one is opened when somebody needs it.
+                Told::Disconnected => {
+                    if let Some(desk) = links.coap.desks.get_mut(at) {
+                        desk.is_open = false;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Desk::announce(links, DeskId(at), now, kernel);
+    }
+
+    fn on_message(links: &mut Links, id: DeskId, message: Message, kernel: &mut Kernel) {
+        let Some(desk) = links.coap.desk_mut(id) else { return };
+        let address = message.address();
+        if let Some((link, call)) = desk.call_of(address) {
+            return links.coap.tell(link, Told::Reply { call, message });
+        }
+        let mut prefix = String::new();
+        in_tenant(&desk.tenant, "$ps/", &mut prefix);
+        let Some(rest) = address.strip_prefix(&*prefix) else { return };
+        let payload = Some(message.payload()).filter(|payload| !payload.is_empty());
+        match rest.split_once('/') {
+            Some((topic, shard)) => {
+                desk.topics.apply_count(topic, shard, message.payload());
+            }
+            // What does not decode is somebody's mistake, and changes nothing.
+            None => {
+                if let Ok(applied) = desk.topics.apply(rest, payload) {
+                    let topic = desk.topics.find(rest).map(|(topic, _)| topic);
+                    Desk::on_applied(links, id, &applied, topic, kernel);
+                }
+            }
+        }
+    }
+
+    /// What follows from a topic's being new, other or gone.
+    pub(super) fn on_applied(
+        links: &mut Links,
+        id: DeskId,
+        applied: &Applied,
+        topic: Option<TopicId>,
+        kernel: &mut Kernel,
+    ) {
+        let Some(desk) = links.coap.desk(id) else { return };
+        let is_home = |address: &str| home(address, kernel.shards()) == kernel.shard();
+        match applied {
+            Applied::New => {
+                let (Some(id), Some(topic)) = (topic, topic.and_then(|topic| desk.topics.get(topic))) else { return };
+                let address = topic.address.clone();
+                if topic.configuration.max_subscribers.is_some() {
+                    links.coap.for_all.push(ForAll::Counts(id));
+                }
+                // One shard says it to all.
+                if let Some(address) = address.filter(|address| is_home(address)) {
+                    kernel.keep_last(&address, true, links);
+                }
+            }
+            Applied::Gone(Some(address)) if is_home(address) => {
+                kernel.keep_last(address, false, links);
+            }
+            Applied::Changed => {
+                if let Some(topic) = topic.filter(|topic| desk.topics.surplus(*topic) > 0) {
+                    links.coap.for_all.push(ForAll::Surplus(topic));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the other shards how many observers topics have here that limit them.
+    pub(super) fn announce(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
+        let Some(desk) = links.coap.desk_mut(id) else { return };
+        let session = desk.session;
+        for (topic, count) in desk.topics.take_announcements() {
+            let Some(desk) = links.coap.desk(id) else { return };
+            let (address, text) = (desk.topics.counted_at(topic), count.to_string());
+            let draft = Draft {
+                address: &address,
+                payload: text.as_bytes(),
+                reliability: Reliability::AtMostOnce,
+                retain: RetainOp::None,
+                expires_in: None,
+                priority: 0,
+                properties: None,
+                ticket: 0,
+                native: None,
+            };
+            kernel.publish(session, draft, now, links);
+        }
+    }
+
+    /// Deletes topics whose time is over, as a peer would.
+    pub(super) fn expire(links: &mut Links, now: Time, kernel: &mut Kernel) {
+        for at in 0..links.coap.desks.len() {
+            let Some(desk) = links.coap.desks.get(at) else { return };
+            let session = desk.session;
+            let ended: Vec<TopicId> = desk.topics.expired(unix_secs(now)).collect();
+            for topic in ended {
+                if Desk::delete(links, DeskId(at), topic, session, now, kernel).is_err() {
+                    links.coap.expire_from = now + EXPIRE_AGAIN;
+                }
+            }
+        }
+    }
+
+    /// Clears a topic's value and its configuration; what the answer must wait for, or that it may not be.
+    pub(super) fn delete(
+        links: &mut Links,
+        id: DeskId,
+        topic: TopicId,
+        session: SessionId,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<Option<u64>, thalweg_kernel::Outcome> {
+        let Some(desk) = links.coap.desk(id) else { return Ok(None) };
+        let data = desk.topics.get(topic).and_then(|topic| topic.address.clone());
+        let kept_at = desk.topics.kept_at(topic);
+        let mut batch = None;
+        for address in data.iter().chain([&kept_at]) {
+            links.take_hold();
+            let draft = super::data::clearing(address, Reliability::AtLeastOnce);
+            let outcome = kernel.publish(session, draft, now, links).outcome;
+            if super::answer::Answer::of_outcome(outcome).is_some() {
+                return Err(outcome);
+            }
+            batch = batch.max(links.take_hold());
+        }
+        if let Some(desk) = links.coap.desk_mut(id)
+            && let Ok(applied) = desk.topics.apply(topic.as_str(), None)
+        {
+            Desk::on_applied(links, id, &applied, None, kernel);
+        }
+        Ok(batch)
+    }
+}

@@ -1,0 +1,171 @@
+//! `/q/<name>`: POST puts into a queue, GET takes one message out of it.
+//!
+//! What is taken goes out in a confirmable response of its own, and is gone when that is acknowledged; if it never is, the
+//! message goes back. A GET that is repeated is another GET: it takes another message, as a second worker would.
+
+use super::answer::Answer;
+use super::data::content_format;
+use super::handler::{Done, Handler, Request, Scene};
+use super::identity::IdentityId;
+use super::representation::{format_of, media_type_of};
+use super::resource::{Wishes, user_properties};
+use super::side::Side;
+use super::waiting::Waiting;
+use thalweg_coap::{Block, Code, Response, Value, option};
+use thalweg_kernel::{Draft, Outcome, QueueLimits, QueueSpec, Refusal, TakenId, Ticket, Verdict, queue_address};
+use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, Span};
+
+impl<S: Side> Handler<S> {
+    pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        let queue = queue_address(&self.settings.tenant, name);
+        match request.code {
+            Code::POST => self.put_into(&queue, request, scene),
+            Code::GET => self.take_from(&queue, request, scene),
+            _ => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+        }
+    }
+
+    fn put_into(&mut self, queue: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        let wishes = Wishes::read(&request.options)?;
+        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
+            return Err(Answer::too_many(until, scene.now));
+        }
+        let properties = properties_of(&wishes, request);
+        let draft = || Draft {
+            address: queue,
+            payload: request.payload,
+            reliability: reliability_of(&wishes, request),
+            retain: RetainOp::None,
+            expires_in: expiry_of(&wishes, request),
+            priority: wishes.priority,
+            properties: properties.as_ref(),
+            ticket: 0,
+            native: None,
+        };
+        let (mut batch, mut outcome) = self.publish_for(request.identity, request.session, draft(), scene);
+        if outcome == Outcome::NoMatch && self.settings.auto_declare_queues {
+            let spec = QueueSpec {
+                address: queue,
+                durable: true,
+                exclusive: false,
+                auto_delete: false,
+                limits: QueueLimits::default(),
+            };
+            let Scene { now, kernel, links } = scene;
+            let made = kernel.declare_queue(request.session, &spec, *now, *links);
+            made.map_err(|refusal| Answer::of_refusal(&refusal))?;
+            (batch, outcome) = self.publish_for(request.identity, request.session, draft(), scene);
+        }
+        match outcome {
+            Outcome::NoMatch => Err(Answer::of_refusal(&Refusal::NoQueue)),
+            outcome => match Answer::of_outcome(outcome) {
+                Some(answer) => Err(answer),
+                None => {
+                    self.finish(request.exchange, Answer::of(Code::CHANGED), batch, scene);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn take_from(&mut self, queue: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        let block = request.options.uint(option::BLOCK2).and_then(Block::decode);
+        if block.is_some_and(|block| block.number > 0) {
+            // The rest of a message that went back meanwhile.
+            return Err(Answer::words(Code::REQUEST_ENTITY_INCOMPLETE, "that message is gone: take it again"));
+        }
+        if self.takes.len() >= self.settings.takes_max {
+            return Err(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                1,
+                "too many messages are taken and not acknowledged",
+            ));
+        }
+        let identity = request.identity.0;
+        let ticket = self.wait(Waiting::Take { exchange: request.exchange, identity })?;
+        let Scene { now, kernel, links } = scene;
+        match kernel.take_apart(request.session, self.link, ticket, queue, *now, *links) {
+            Ok(()) => Ok(()),
+            Err(refusal) => {
+                self.waiting.take(ticket);
+                Err(Answer::of_refusal(&refusal))
+            }
+        }
+    }
+
+    /// A message was taken, or there is none.
+    pub(super) fn on_taken(
+        &mut self,
+        ticket: Ticket,
+        taken: Result<Option<(TakenId, Message)>, Refusal>,
+        scene: &mut Scene<'_>,
+    ) {
+        let now = scene.now;
+        let Some(Waiting::Take { exchange, identity }) = self.waiting.take(ticket) else {
+            if let Ok(Some((id, _))) = taken {
+                self.settle(id, Verdict::Requeue, scene);
+            }
+            return;
+        };
+        let (id, message) = match taken {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return self.respond(exchange, &Answer::words(Code::NOT_FOUND, "the queue is empty"), now),
+            Err(refusal) => return self.respond(exchange, &Answer::of_refusal(&refusal), now),
+        };
+        let format = message.properties().and_then(format_of);
+        let options = format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format))));
+        let response = Response { code: Code::CONTENT, options: options.as_slice(), payload: message.payload() };
+        self.take_last += 1;
+        let cookie = self.take_last;
+        self.takes.insert(cookie, (id, identity));
+        self.identities.hold(IdentityId(identity));
+        self.counts.takes += 1;
+        if !self.side.respond_confirmed(exchange, cookie, &response, now) {
+            self.on_take_ended(cookie, false, scene);
+        }
+    }
+
+    /// Whoever took a message has acknowledged it, or has not.
+    pub(super) fn on_take_ended(&mut self, cookie: u64, is_confirmed: bool, scene: &mut Scene<'_>) {
+        let Some((id, identity)) = self.takes.remove(&cookie) else { return };
+        self.identities.let_go(IdentityId(identity));
+        self.counts.takes_returned += u64::from(!is_confirmed);
+        self.settle(id, if is_confirmed { Verdict::Accept } else { Verdict::Requeue }, scene);
+    }
+
+    fn settle(&mut self, taken: TakenId, verdict: Verdict, scene: &mut Scene<'_>) {
+        let Scene { now, kernel, links } = scene;
+        kernel.settle_taken(taken, verdict, *now, *links);
+    }
+}
+
+/// What a request says of its message beside the payload.
+pub(super) fn properties_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -> Option<Properties> {
+    let format = content_format(request);
+    if format.is_none() && !wishes.has_user_properties {
+        return None;
+    }
+    let property = |(name, value): (&str, &str)| (name.into(), PropertyValue::Text(value.into()));
+    Some(Properties {
+        content_type: format.map(|format| media_type_of(format).into()),
+        user: user_properties(&request.options).map(property).collect(),
+        ..Properties::default()
+    })
+}
+
+/// How surely a request wants its message delivered.
+pub(super) fn reliability_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -> Reliability {
+    match wishes.qos {
+        Some(0) => Reliability::AtMostOnce,
+        Some(1) => Reliability::AtLeastOnce,
+        Some(_) => Reliability::ExactlyOnce,
+        None if request.confirmable => Reliability::AtLeastOnce,
+        None => Reliability::AtMostOnce,
+    }
+}
+
+/// How long a request's message is worth delivering.
+pub(super) fn expiry_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -> Option<Span> {
+    let secs = wishes.expiry_secs.or_else(|| request.options.uint(option::MAX_AGE));
+    secs.map(|secs| Span::from_secs(u64::from(secs)))
+}

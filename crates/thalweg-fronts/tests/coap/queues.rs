@@ -1,0 +1,118 @@
+//! `/q/<name>`: work is put in by some and taken by others, one message at a time.
+
+use crate::world::{Manner, World};
+use thalweg_coap::Kind;
+use thalweg_fronts::coap::CoapSettings;
+use thalweg_kernel::LinkId;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Closing, Grants, Limits, OpenSession, QueueLimits, QueueSpec, SessionId};
+use thalweg_model::Span;
+use thalweg_mqtt::QoS;
+
+/// Somebody declares a queue, on the shard of queues.
+fn declare(world: &mut World, address: &str) {
+    let at = world.shards.iter().position(|shard| shard.kernel.has_queues()).expect("some shard has the queues");
+    let now = world.now;
+    let shard = &mut world.shards[at];
+    let link = LinkId(9999);
+    let open = OpenSession {
+        client: "operator",
+        link,
+        fresh: true,
+        expiry: Span::ZERO,
+        in_flight_max: None,
+        will: None,
+        access: Access::ALL,
+        user: None,
+        dialect: "test",
+        grants: Grants::default(),
+    };
+    let session: SessionId = shard.kernel.open_session(open, now, &mut shard.links).expect("room").session;
+    let spec =
+        QueueSpec { address, durable: false, exclusive: false, auto_delete: false, limits: QueueLimits::default() };
+    shard.kernel.declare_queue(session, &spec, now, &mut shard.links).expect("a queue");
+    shard.kernel.close_link(session, link, Closing::Clean, None, now, &mut shard.links);
+    world.rest();
+}
+
+#[test]
+fn what_is_posted_is_taken_in_order_by_whoever_asks() {
+    for shards in [1, 3] {
+        let mut world = World::shards(shards);
+        let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
+        assert_eq!(world.asks(one, "CON POST /q/work : x"), "ACK 4.04", "there is none");
+        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04");
+        declare(&mut world, "$q/work");
+        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04", "it is empty");
+        assert_eq!(world.asks(one, "CON POST /q/work ct=50 : 1"), "ACK 2.04", "{shards} shards");
+        world.mqtt_says(app, "$q/work", "2", QoS::AtLeastOnce, false);
+        assert_eq!(world.asks(two, "NON POST /q/work : 3"), "NON 2.04");
+        assert_eq!(taken(&mut world, two), "ct=50 : 1", "{shards} shards");
+        assert_eq!(taken(&mut world, one), ": 2");
+        assert_eq!(taken(&mut world, two), ": 3");
+        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04");
+        world.wait(Span::from_secs(300));
+        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04", "nothing comes back");
+        assert_eq!((world.counts().takes, world.counts().takes_returned), (3, 0));
+        assert_eq!(world.asks(one, "CON DELETE /q/work"), "ACK 4.05");
+    }
+}
+
+/// Takes one message; what is said of it behind the code.
+#[track_caller]
+fn taken(world: &mut World, who: crate::world::Who) -> String {
+    world.says(who, "CON GET /q/work");
+    let lines = world.lines(who);
+    let line = lines.iter().find(|line| line.contains("2.05")).unwrap_or_else(|| panic!("{lines:?}"));
+    line.split_once("2.05 ").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+}
+
+#[test]
+#[ignore = "waits for the machine's respond_confirmed"]
+fn what_is_taken_and_not_acknowledged_goes_back() {
+    for manner in [Manner::Silent, Manner::Rejecting] {
+        let mut world = World::shards(2);
+        let (one, two) = (world.peer(), world.peer());
+        declare(&mut world, "$q/work");
+        assert_eq!(world.asks(two, "CON POST /q/work : 1"), "ACK 2.04");
+        world.set_manner(one, manner);
+        world.says(one, "CON GET /q/work");
+        let lines = world.lines(one);
+        assert_eq!(lines, ["ACK", "CON 2.05 : 1"], "in a response of its own");
+        world.wait(Span::from_secs(120));
+        assert_eq!(taken(&mut world, two), ": 1", "{manner:?}");
+        assert_eq!((world.counts().takes, world.counts().takes_returned), (2, 1));
+    }
+}
+
+#[test]
+#[ignore = "waits for the machine's respond_confirmed"]
+fn a_large_message_is_taken_in_blocks_and_once() {
+    let mut world = World::new();
+    let (one, app) = (world.peer(), world.mqtt("app"));
+    declare(&mut world, "$q/work");
+    let text = "0123456789abcdef".repeat(100);
+    world.mqtt_says(app, "$q/work", &text, QoS::AtLeastOnce, false);
+    world.mqtt_says(app, "$q/work", "next", QoS::AtLeastOnce, false);
+    world.says(one, "CON GET /q/work");
+    let heard = world.heard(one);
+    let first = heard.iter().find(|heard| heard.kind == Kind::Confirmable && !heard.payload.is_empty());
+    let first = first.unwrap_or_else(|| panic!("{heard:?}")).payload.clone();
+    let rest = world.asks_raw(one, "CON GET /q/work block2=1/1024").payload;
+    assert_eq!([first, rest].concat(), text.as_bytes());
+    assert_eq!(taken(&mut world, one), ": next");
+}
+
+#[test]
+fn a_queue_can_be_made_by_the_first_post_if_the_operator_says_so() {
+    let mut world = World::with(
+        1,
+        Limits::default(),
+        CoapSettings { auto_declare_queues: true, ..CoapSettings::default() },
+        Some(Access::ALL),
+    );
+    let who = world.peer();
+    assert_eq!(world.asks(who, "CON GET /q/work"), "ACK 4.04");
+    assert_eq!(world.asks(who, "CON POST /q/work : 1"), "ACK 2.04");
+    assert_eq!(taken(&mut world, who), ": 1");
+}
