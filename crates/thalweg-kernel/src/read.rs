@@ -30,8 +30,6 @@ pub(crate) struct List {
     max: usize,
     /// What was remembered, then what was retained, in no order.
     found: [Vec<Message>; 2],
-    /// Somebody had more than was asked for.
-    is_cut: bool,
     /// Where it stands with this shard's own values, unless it is through.
     here: Option<Box<ListCursor>>,
     /// Other shards that have not told all.
@@ -56,11 +54,6 @@ impl ListCursor {
 
     fn is_through(&self) -> bool {
         self.cursors.iter().zip(self.wanted).all(|(cursor, wanted)| cursor.is_none() || wanted == 0)
-    }
-
-    /// Whether there may be more.
-    fn was_cut(&self) -> bool {
-        self.cursors.iter().any(Option::is_some)
     }
 }
 
@@ -128,15 +121,8 @@ impl Kernel {
         let max = max.min(self.limits.list_max);
         let question = self.next_question();
         let at = Box::new(ListCursor::new(max));
-        let mut list = List {
-            asker,
-            filter: filter.into(),
-            max,
-            found: Default::default(),
-            is_cut: false,
-            here: None,
-            shards_missing: 0,
-        };
+        let mut list =
+            List { asker, filter: filter.into(), max, found: Default::default(), here: None, shards_missing: 0 };
         let home = home(filter, self.shards);
         let is_asked = |shard| checked.has_wildcard() || shard == home;
         for shard in (0..self.shards).map(ShardId).filter(|shard| is_asked(*shard)) {
@@ -211,7 +197,6 @@ impl Kernel {
             // What it may not have does not count.
             *wanted += before - all.len();
         }
-        list.is_cut |= at.is_through() && at.was_cut();
     }
 
     /// Answers when all is there.
@@ -220,7 +205,7 @@ impl Kernel {
         if !self.lists.get(&question).is_some_and(is_done) {
             return;
         }
-        let Some(List { asker, max, found: [mut values, retained], is_cut, .. }) = self.lists.remove(&question) else {
+        let Some(List { asker, max, found: [mut values, retained], .. }) = self.lists.remove(&question) else {
             return;
         };
         if !self.is_there(&asker) {
@@ -230,7 +215,8 @@ impl Kernel {
         values.extend(retained);
         values.sort_by(|a, b| a.address().cmp(b.address()));
         values.dedup_by(|later, earlier| later.address() == earlier.address());
-        let is_complete = !is_cut && values.len() <= max;
+        // A store that has more than that has given one more.
+        let is_complete = values.len() <= max;
         values.truncate(max);
         fx.last_values_listed(asker.link, asker.ticket, values, is_complete);
     }

@@ -118,6 +118,33 @@ fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
 }
 
 #[test]
+fn what_comes_while_a_watch_begins_is_bounded() {
+    let mut world = World::new(2);
+    let (reader, writer) = (world.connect(0), world.connect(0));
+    let long = "x".repeat(10_000);
+    for is_ended_early in [true, false] {
+        world.mail_is_slow = true;
+        let watch = world.watch(reader, "b", 1000);
+        for _ in 0..200 {
+            world.say(writer, "b", &long);
+        }
+        let held = world.kernels[0].bytes_held();
+        assert!((600_000..700_000).contains(&held), "{held}");
+        if is_ended_early {
+            world.unwatch(watch);
+            assert_eq!(world.kernels[0].bytes_held(), 0);
+        }
+        world.deliver_mails();
+        if !is_ended_early {
+            // The first of them is what it begins with.
+            assert_eq!(world.take_all(watch).len(), 63);
+            world.unwatch(watch);
+        }
+        assert_eq!(world.kernels[0].bytes_held(), 0);
+    }
+}
+
+#[test]
 fn a_subscription_waits_for_shards_that_have_not_heard_of_the_watch_before_it() {
     let mut world = World::new(2);
     let reader = world.connect(0);

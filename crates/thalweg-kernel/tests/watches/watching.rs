@@ -162,6 +162,16 @@ fn watches_end_with_their_link() {
 }
 
 #[test]
+fn watches_end_with_their_link_though_the_session_goes_on() {
+    let mut world = World::new(1);
+    let reader = world.connect_for(0, thalweg_kernel::access::Access::ALL, Span::from_secs(3600));
+    let (watch, _) = world.begin(reader, "a", 1);
+    world.leave(reader);
+    assert_eq!(world.events(reader), [Event::Ended(watch.cookie, WatchEnd::SessionEnded)]);
+    assert_eq!(world.kernels[0].totals().watches, 0);
+}
+
+#[test]
 fn the_number_of_watches_is_bounded() {
     let mut world = World::with(1, Limits { watches_max: 2, ..Limits::default() });
     let reader = world.connect(0);

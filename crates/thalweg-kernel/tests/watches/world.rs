@@ -227,6 +227,11 @@ impl World {
     }
 
     pub fn connect_with(&mut self, shard: usize, access: Access) -> Who {
+        self.connect_for(shard, access, Span::ZERO)
+    }
+
+    /// A session that outlives its link by this much.
+    pub fn connect_for(&mut self, shard: usize, access: Access, expiry: Span) -> Who {
         self.out.links.push(VecDeque::new());
         let link = LinkId(self.out.links.len() as u32 - 1);
         let name = format!("client-{}", link.0);
@@ -234,7 +239,7 @@ impl World {
             client: &name,
             link,
             fresh: true,
-            expiry: Span::ZERO,
+            expiry,
             in_flight_max: None,
             will: None,
             access,
