@@ -186,6 +186,11 @@ impl KeptResponses {
         self.all.insert(key, Kept { code, options, payload: payload.to_vec(), seen: now });
     }
 
+    /// Whether there is a response to this request.
+    pub fn has(&self, key: u64) -> bool {
+        !self.all.is_empty() && self.all.contains_key(&key)
+    }
+
     /// The response to a request; it is kept for longer now.
     pub fn get(&mut self, key: u64, now: Time) -> Option<&Kept> {
         let kept = self.all.get_mut(&key)?;

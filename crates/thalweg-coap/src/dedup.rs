@@ -36,7 +36,7 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     peer: u64,
-    /// When, in 16 milliseconds.
+    /// When, in ticks.
     at: u32,
     fingerprint: u32,
     /// Where its body begins, counted from the first body ever, and wrapping.
@@ -66,7 +66,7 @@ impl Remembered {
             self.entry(*n).is_some_and(|e| e.peer == key.peer && e.id == key.id && e.fingerprint == key.fingerprint)
         };
         let entry = self.entry(*self.index.find(hash(key.peer, key.id), matches)?)?;
-        if now.since(time_of(entry.at)) > lifetime {
+        if entry.is_older(lifetime, now) {
             return None;
         }
         Some((entry.again, self.body(entry)))
@@ -83,7 +83,7 @@ impl Remembered {
         let entry = Entry {
             peer: key.peer,
             // Rounded up: nothing is forgotten too early.
-            at: (now.nanos() >> 24) as u32 + 1,
+            at: ticks(now).wrapping_add(1),
             fingerprint: key.fingerprint,
             body: self.bodies_gone.wrapping_add(self.bodies.len() as u32),
             body_len: body.len() as u16,
@@ -102,7 +102,7 @@ impl Remembered {
     pub fn forget_old(&mut self, lifetime: Span, now: Time, most: usize) {
         for _ in 0..most {
             match self.entries.front() {
-                Some(entry) if now.since(time_of(entry.at)) > lifetime => self.forget_oldest(),
+                Some(entry) if entry.is_older(lifetime, now) => self.forget_oldest(),
                 _ => return,
             };
         }
@@ -157,8 +157,17 @@ fn hash(peer: u64, id: u16) -> u64 {
     mixed ^ mixed >> 32
 }
 
-fn time_of(at: u32) -> Time {
-    Time::from_nanos(u64::from(at) << 24)
+/// Time in units of 17 milliseconds, which wrap after two years: much longer than anything is remembered.
+fn ticks(time: Time) -> u32 {
+    (time.nanos() >> 24) as u32
+}
+
+impl Entry {
+    fn is_older(&self, than: Span, now: Time) -> bool {
+        // Below zero just after it was made, because that was rounded up.
+        let age = i64::from(ticks(now).wrapping_sub(self.at).cast_signed());
+        age > (than.nanos() >> 24) as i64
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +175,8 @@ mod tests {
     use super::*;
 
     const LIFETIME: Span = Span::from_secs(247);
+    /// Nanoseconds since 1970, as the server has them.
+    const START: Time = Time::from_secs(1_795_000_000);
 
     fn key(n: u32) -> Key {
         Key { peer: u64::from(n >> 8) << 40, id: n as u16 & 0xFF, fingerprint: n }
@@ -184,11 +195,11 @@ mod tests {
     fn answers_are_found_with_their_bodies_until_their_time_is_over() {
         let mut all = Remembered::default();
         for n in 0..3000_u32 {
-            let at = Time::from_secs(u64::from(n) / 10);
+            let at = START + Span::from_secs(u64::from(n) / 10);
             all.insert(key(n), Again::Respond(Code::CHANGED), &body_of(n), at, 1 << 20, 1 << 20);
             all.forget_old(Span::from_secs(100), at, 4);
         }
-        let now = Time::from_secs(299);
+        let now = START + Span::from_secs(299);
         for n in 0..3000 {
             let found = all.find(key(n), Span::from_secs(100), now);
             assert_eq!(found.is_some(), n >= 1990, "{n}");

@@ -20,6 +20,8 @@ pub(crate) enum Owner {
     Probe,
     /// An observation: a notification.
     Relation(u32),
+    /// A response that the application wants to know the fate of.
+    Awaited(u32),
     /// A client's request, or its ping.
     Request(u32),
 }
@@ -233,15 +235,14 @@ impl Endpoint {
         self.peers.settle(peer);
     }
 
-    /// Drops everything that is in flight to a peer or waits.
-    pub fn remove_all(&mut self, peer: u32) {
-        while let Some(record) = self.peers.slots.get(peer) {
-            let first = if record.flying == NONE { record.waiting[0] } else { record.flying };
-            if self.take(first).is_none() {
-                break;
-            }
-        }
+    /// Drops one of those that are in flight to a peer or wait, until there is none.
+    pub fn drop_one(&mut self, peer: u32) -> Option<Owner> {
+        let record = self.peers.slots.get(peer)?;
+        let first = if record.flying == NONE { record.waiting[0] } else { record.flying };
+        let owner = self.sendings.get(first)?.owner;
+        self.take(first);
         self.peers.settle(peer);
+        Some(owner)
     }
 
     /// A timer of a confirmable message came up.
@@ -472,7 +473,7 @@ mod tests {
         assert_eq!(endpoint.answered(peer, sent[3], Time::ZERO, &mut out), None, "it has not left");
         assert_eq!(endpoint.answered(peer, sent[1], Time::ZERO, &mut out), Some(Owner::Nobody));
         assert_eq!(ids(&mut out), [sent[2]], "in order");
-        endpoint.remove_all(peer);
+        assert_eq!(std::iter::from_fn(|| endpoint.drop_one(peer)).count(), 4);
         assert_eq!((endpoint.sendings.len(), ids(&mut out)), (0, vec![]));
     }
 

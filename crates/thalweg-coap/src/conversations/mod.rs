@@ -31,6 +31,9 @@ fn client_address(n: usize) -> SocketAddr {
     SocketAddr::from(([10, 1, (n >> 8) as u8, n as u8], 40_000))
 }
 
+/// When it begins: the server's clock counts from 1970.
+const START: Time = Time::from_secs(1_795_000_000);
+
 fn millis(n: u64) -> Span {
     Span::from_millis(n)
 }
@@ -87,7 +90,7 @@ impl<A: Application> World<A> {
     fn new(seed: u64, weather: Weather, server: ServerSettings, client: ClientSettings, n: usize, app: A) -> Self {
         let client = Arc::new(client);
         World {
-            now: Time::from_secs(1000),
+            now: START,
             dice: Dice::new(seed),
             weather,
             flights: BinaryHeap::new(),
@@ -232,7 +235,7 @@ struct Bench {
 
 impl Bench {
     fn new(settings: ServerSettings) -> Self {
-        Bench { server: ServerSide::new(Arc::new(settings), 42), now: Time::from_secs(1000), out: Datagrams::new() }
+        Bench { server: ServerSide::new(Arc::new(settings), 42), now: START, out: Datagrams::new() }
     }
 
     /// Feeds a datagram of client `n`; gives the request that comes out of it.

@@ -349,3 +349,74 @@ fn a_client_gives_up_after_max_transmit_wait() {
     assert_eq!(client.poll_event(), Some(ClientNotice::Failed { request, why: Failure::Unacknowledged }));
     assert_eq!(client.requests(), 0);
 }
+
+#[test]
+fn a_response_whose_fate_matters_is_confirmable_and_its_fate_is_told_once() {
+    for (kind, answer, fate) in [
+        (CON, Some(Kind::Acknowledgement), Notice::ResponseConfirmed { cookie: 9 }),
+        (NON, Some(Kind::Acknowledgement), Notice::ResponseConfirmed { cookie: 9 }),
+        (CON, Some(Kind::Reset), Notice::ResponseLost { cookie: 9 }),
+        (CON, None, Notice::ResponseLost { cookie: 9 }),
+    ] {
+        let mut bench = bench();
+        let datagram = get(kind, 7);
+        let request = bench.feed(0, &datagram).expect("a request");
+        let response = Response { code: Code::CONTENT, options: &[], payload: b"take it" };
+        assert!(bench.server.respond_confirmed(request.exchange, 9, &response, bench.now, &mut bench.out));
+        assert!(!bench.server.respond_confirmed(request.exchange, 9, &response, bench.now, &mut bench.out));
+        let sent = bench.sent(0);
+        let acknowledged = sent.first().is_some_and(|first| decoded(first).code == Code::EMPTY);
+        assert_eq!(acknowledged, kind == CON);
+        let last = decoded(sent.last().expect("a response"));
+        assert_eq!((last.kind, last.payload), (CON, &b"take it"[..]));
+        assert_eq!(bench.notices(), []);
+        match answer {
+            Some(answer) => {
+                let mut datagram = Vec::new();
+                empty(&mut datagram, answer, last.id);
+                bench.feed(0, &datagram);
+                bench.feed(0, &datagram);
+            }
+            None => bench.wait(Span::from_secs(94)),
+        }
+        assert_eq!(bench.notices(), [fate], "{kind:?} {answer:?}");
+        assert!(bench.feed(0, &datagram).is_none(), "a repetition takes nothing more");
+    }
+}
+
+#[test]
+fn the_fate_of_a_response_is_told_also_if_it_cannot_be_sent() {
+    let mut bench = bench();
+    let datagrams = [get(CON, 1), get(CON, 2)];
+    for (cookie, datagram) in datagrams.iter().enumerate() {
+        let request = bench.feed(0, datagram).expect("a request");
+        let response = Response::of(Code::CONTENT);
+        bench.server.respond_confirmed(request.exchange, cookie as u64, &response, bench.now, &mut bench.out);
+    }
+    bench.server.peer_gone(client_address(0));
+    assert_eq!(bench.notices(), [0, 1].map(|cookie| Notice::ResponseLost { cookie }));
+    let datagram = message(CON, Code::GET, 7, &[1], |encoder| {
+        encoder.uint(option::NO_RESPONSE, 2);
+    });
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.server.respond_confirmed(request.exchange, 5, &Response::of(Code::CONTENT), bench.now, &mut bench.out);
+    assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 5 }]);
+}
+
+#[test]
+fn a_large_response_whose_fate_matters_is_not_taken_twice_for_its_blocks() {
+    let mut bench = bench();
+    let datagram = get(CON, 1);
+    let request = bench.feed(0, &datagram).expect("a request");
+    let payload = body(3000, 1);
+    let response = Response { code: Code::CONTENT, options: &[], payload: &payload };
+    bench.server.respond_confirmed(request.exchange, 1, &response, bench.now, &mut bench.out);
+    bench.answer_all(0, Kind::Acknowledgement);
+    assert_eq!(bench.notices(), [Notice::ResponseConfirmed { cookie: 1 }]);
+    let next = message(CON, Code::GET, 2, &[2], |encoder| {
+        encoder.option(option::URI_PATH, b"t");
+        encoder.uint(option::BLOCK2, Block { number: 1, more: false, size_exponent: 6 }.encode());
+    });
+    assert!(bench.feed(0, &next).is_none());
+    assert_eq!(decoded(&bench.sent(0)[0]).payload, &payload[1024..2048]);
+}

@@ -97,6 +97,16 @@ pub enum Notice {
         /// Why.
         why: ObservationEnd,
     },
+    /// The response of `respond_confirmed` has arrived.
+    ResponseConfirmed {
+        /// What the application calls it.
+        cookie: u64,
+    },
+    /// The response of `respond_confirmed` has not arrived, as far as can be known.
+    ResponseLost {
+        /// What the application calls it.
+        cookie: u64,
+    },
     /// The application took too long; the request has been answered with 5.03.
     ExchangeExpired {
         /// What it was.

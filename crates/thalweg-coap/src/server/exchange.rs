@@ -20,6 +20,8 @@ pub(crate) struct Exchange {
     pub cache_key: u64,
     /// The observation that its response is the first notification of.
     pub relation: u32,
+    /// The name of its response, if the application wants to know the fate of that.
+    pub awaited: u32,
     /// Block1 of a request in blocks, for its response; and Block2 if it has one.
     pub block1: Option<u32>,
     pub block2: Option<u32>,
@@ -38,7 +40,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Whether doing it again does nothing more: then its answer is not remembered.
     pub fn is_safe(&self) -> bool {
-        is_safe(self.code)
+        is_safe(self.code) && self.awaited == NONE
     }
 }
 

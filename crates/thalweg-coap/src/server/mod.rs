@@ -21,7 +21,7 @@ use self::exchange::Exchanges;
 use crate::blockwise::{KeptResponses, Transfers};
 use crate::dedup::Remembered;
 use crate::echo::Echo;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Owner};
 use crate::observe::Relation;
 use crate::slots::{NONE, Slots};
 use crate::timers::{Timer, TimerKind};
@@ -46,6 +46,8 @@ pub struct ServerSide {
     endpoint: Endpoint,
     relations: Slots<Relation>,
     exchanges: Exchanges,
+    /// Names of responses that the application wants to know the fate of.
+    awaited: Slots<u64>,
     remembered: Remembered,
     transfers: Transfers,
     kept: KeptResponses,
@@ -73,6 +75,7 @@ impl ServerSide {
             endpoint,
             relations: Slots::default(),
             exchanges: Exchanges::default(),
+            awaited: Slots::default(),
             remembered: Remembered::default(),
             transfers: Transfers::default(),
             kept: KeptResponses::default(),
@@ -170,7 +173,11 @@ impl ServerSide {
     pub fn peer_gone(&mut self, address: SocketAddr) {
         let peers = &self.endpoint.peers;
         let Some(peer) = peers.find(address, peers.hash(address)) else { return };
-        self.endpoint.remove_all(peer);
+        while let Some(owner) = self.endpoint.drop_one(peer) {
+            if let Owner::Awaited(awaited) = owner {
+                self.tell_fate(awaited, false);
+            }
+        }
         // What was in flight has gone with that.
         let mut index = self.endpoint.peers.slots.get(peer).map_or(NONE, |peer| peer.relations);
         while let Some(relation) = self.relations.get_mut(index) {

@@ -216,6 +216,7 @@ impl ServerSide {
                 self.has_landed(index);
                 self.want(index, true, now);
             }
+            Owner::Awaited(awaited) => self.tell_fate(awaited, false),
             _ => {}
         }
         self.wake(peer, now);

@@ -103,11 +103,15 @@ impl ServerSide {
     }
 
     fn on_acknowledgement(&mut self, peer: u32, id: u16, now: Time, out: &mut Datagrams) {
-        if let Some(Owner::Relation(index)) = self.endpoint.answered(peer, id, now, out)
-            && let Some(relation) = self.relations.get_mut(index)
-        {
-            relation.confirm(now);
-            self.has_landed(index);
+        match self.endpoint.answered(peer, id, now, out) {
+            Some(Owner::Relation(index)) => {
+                if let Some(relation) = self.relations.get_mut(index) {
+                    relation.confirm(now);
+                }
+                self.has_landed(index);
+            }
+            Some(Owner::Awaited(awaited)) => self.tell_fate(awaited, true),
+            _ => {}
         }
         self.wake(peer, now);
     }
@@ -116,6 +120,7 @@ impl ServerSide {
         self.counts.resets += 1;
         match self.endpoint.answered(peer, id, now, out) {
             Some(Owner::Relation(index)) => self.end(index, Some(ObservationEnd::Reset), now, out),
+            Some(Owner::Awaited(awaited)) => self.tell_fate(awaited, false),
             Some(_) => {}
             None => {
                 if let Some(index) = self.find_relation(peer, |relation| relation.sent(id)) {
@@ -142,15 +147,14 @@ impl ServerSide {
         };
         let key = Key { peer: hash, id: message.id, fingerprint: self.fingerprint(datagram) };
         let asked = Asked { from, peer, key, is_confirmable, token: message.token };
-        if self.is_repetition(&asked, message.code, now, out) || !self.admit(&asked, now, out) {
+        if self.is_repetition(&asked, now, out) || !self.admit(&asked, now, out) {
             return None;
         }
         if !self.check_options(&asked, message, now, out) {
             return None;
         }
         let is_safe = is_safe(message.code);
-        let needs_key = !is_safe || message.options.has(option::BLOCK1);
-        let cache_key = if needs_key { key_of(&self.hasher, hash, message.code, &message.options) } else { 0 };
+        let cache_key = key_of(&self.hasher, hash, message.code, &message.options);
         let mut block1 = None;
         let payload = match self.take_block1(&asked, message, cache_key, &mut block1, now, out) {
             Body::Inline => Cow::Borrowed(message.payload),
@@ -159,8 +163,8 @@ impl ServerSide {
         };
         let block2 = match message.options.uint(option::BLOCK2) {
             Some(value) => match Block::decode(value) {
-                Some(block) if block.number > 0 && !is_safe => {
-                    self.serve_kept(&asked, message.code, cache_key, block, now, out);
+                Some(block) if block.number > 0 && (!is_safe || self.kept.has(cache_key)) => {
+                    self.serve_kept(&asked, cache_key, block, now, out);
                     return None;
                 }
                 Some(_) => Some(value),
@@ -193,6 +197,7 @@ impl ServerSide {
             key,
             cache_key,
             relation: NONE,
+            awaited: NONE,
             block1,
             block2,
             len: datagram.len().min(usize::from(u16::MAX)) as u16,
@@ -256,7 +261,7 @@ impl ServerSide {
 
     /// Deals with a message that came before. RFC 7252 §4.5
     #[inline]
-    fn is_repetition(&mut self, asked: &Asked, code: Code, now: Time, out: &mut Datagrams) -> bool {
+    fn is_repetition(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) -> bool {
         let first = self.endpoint.peers.slots.get(asked.peer).map_or(NONE, |peer| peer.exchanges);
         if first != NONE
             && let Some(exchange) = self.exchanges.find(first, asked.key)
@@ -266,10 +271,6 @@ impl ServerSide {
                 out.push(asked.from, |out| empty(out, Kind::Acknowledgement, asked.key.id));
             }
             return true;
-        }
-        // What only reads is read again rather than remembered; but its blocks are not put together again.
-        if is_safe(code) && code != Code::FETCH {
-            return false;
         }
         let lifetime = if asked.is_confirmable { self.exchange_lifetime } else { self.non_lifetime };
         let Some((again, body)) = self.remembered.find(asked.key, lifetime, now) else { return false };
@@ -413,17 +414,7 @@ impl ServerSide {
     }
 
     /// Serves a further block of a response that was kept.
-    fn serve_kept(
-        &mut self,
-        asked: &Asked,
-        method: Code,
-        cache_key: u64,
-        block: Block,
-        now: Time,
-        out: &mut Datagrams,
-    ) {
-        // The method is part of the key.
-        debug_assert!(!is_safe(method));
+    fn serve_kept(&mut self, asked: &Asked, cache_key: u64, block: Block, now: Time, out: &mut Datagrams) {
         let exponent = block.size_exponent.min(self.settings.block_exponent_max);
         let number = block.number << (block.size_exponent - exponent);
         let mut bytes = self.endpoint.buffer();

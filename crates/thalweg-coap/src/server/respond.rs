@@ -33,6 +33,9 @@ impl Shape<'_> {
     }
 }
 
+/// What head and options of a response are thought to take.
+const OPTIONS_BYTES: usize = 64;
+
 impl ServerSide {
     /// Begins to wait for the application.
     #[inline]
@@ -79,7 +82,9 @@ impl ServerSide {
         let most = self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX);
         let exponent = asked.map_or(most, |block| block.size_exponent.min(most));
         let is_small = response.payload.len() <= 16 << exponent;
-        if is_small && asked.is_none() {
+        // What cannot be asked for again goes in small blocks if it is more than an unproven peer may get.
+        let may_shrink = !exchange.is_safe() && response.payload.len() + OPTIONS_BYTES > self.allowed(&exchange);
+        if is_small && asked.is_none() && !may_shrink {
             let own = [
                 observe.map(|sequence| (option::OBSERVE, Value::Uint(sequence))),
                 exchange.block1.map(|block| (option::BLOCK1, Value::Uint(block))),
@@ -91,6 +96,38 @@ impl ServerSide {
             self.respond_in_blocks(&exchange, response, observe, number, exponent, now, out);
         }
         true
+    }
+
+    /// As [`ServerSide::respond`], but in a confirmable message of its own, whose fate the application hears of: exactly
+    /// one of [`Notice::ResponseConfirmed`] and [`Notice::ResponseLost`] comes, with this cookie. If the body goes in
+    /// blocks, that is the fate of the first; the others are served without asking the application again.
+    pub fn respond_confirmed(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        response: &Response<'_>,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> bool {
+        if self.exchanges.get(exchange).is_none() {
+            return false;
+        }
+        self.respond_later(exchange, now, out);
+        let awaited = self.awaited.insert(cookie);
+        if let Some(waiting) = self.exchanges.get_mut(exchange) {
+            waiting.awaited = awaited;
+        }
+        self.respond(exchange, response, now, out)
+    }
+
+    /// Tells the application what became of a response, once.
+    pub(super) fn tell_fate(&mut self, awaited: u32, has_arrived: bool) {
+        if let Some(cookie) = self.awaited.remove(awaited) {
+            self.notices.push_back(match has_arrived {
+                true => Notice::ResponseConfirmed { cookie },
+                false => Notice::ResponseLost { cookie },
+            });
+        }
     }
 
     /// Says that the answer will take long: the acknowledgement leaves now.
@@ -222,7 +259,7 @@ impl ServerSide {
     fn send_response(&mut self, exchange: &Exchange, shape: &Shape<'_>, now: Time, out: &mut Datagrams) {
         let Some(peer) = self.endpoint.peers.slots.get(exchange.peer) else { return };
         let (address, is_proven) = (peer.address, peer.proven);
-        if exchange.is_confirmable && exchange.is_acknowledged {
+        if exchange.awaited != NONE || (exchange.is_confirmable && exchange.is_acknowledged) {
             return self.send_separately(exchange, shape, now, out);
         }
         let (kind, id) = match exchange.is_confirmable {
@@ -304,23 +341,32 @@ impl ServerSide {
                 }
             } else {
                 Encoder::start(&mut bytes, Kind::Confirmable, shape.code, id, exchange.token);
+                self.tell_fate(exchange.awaited, false);
             }
         }
         let relation = self.relations.get_mut(exchange.relation).map(|relation| relation.note_id(id));
-        let owner = relation.map_or(Owner::Nobody, |()| Owner::Relation(exchange.relation));
+        let owner = match (exchange.awaited, relation) {
+            (NONE, Some(())) => Owner::Relation(exchange.relation),
+            (NONE, None) => Owner::Nobody,
+            (awaited, _) => Owner::Awaited(awaited),
+        };
         match self.endpoint.send(exchange.peer, id, owner, Content::Encoded(bytes), now, out) {
             Some(sending) => {
-                if let Some(relation) = self.relations.get_mut(exchange.relation) {
+                if let Some(relation) = self.relations.get_mut(exchange.relation).filter(|_| exchange.awaited == NONE) {
                     relation.sending = sending;
                 }
             }
-            None => self.counts.responses_dropped += 1,
+            None => {
+                self.counts.responses_dropped += 1;
+                self.tell_fate(exchange.awaited, false);
+            }
         }
         self.remember_acknowledged(exchange, now);
     }
 
     /// No response: of a confirmable request only the acknowledgement.
     fn say_nothing(&mut self, exchange: &Exchange, now: Time, out: &mut Datagrams) {
+        self.tell_fate(exchange.awaited, false);
         if exchange.is_confirmable
             && !exchange.is_acknowledged
             && let Some(peer) = self.endpoint.peers.slots.get(exchange.peer)

@@ -338,6 +338,8 @@ impl CoapFront {
                     }
                     self.handler.forget_relation(cookie, scene);
                 }
+                Notice::ResponseConfirmed { cookie } => self.handler.on_take_ended(cookie, true, scene),
+                Notice::ResponseLost { cookie } => self.handler.on_take_ended(cookie, false, scene),
                 // Whoever would still answer finds nobody waiting.
                 Notice::ExchangeExpired { .. } => {}
             }
