@@ -20,6 +20,7 @@ mod health;
 mod journal;
 mod ledger;
 mod limits;
+mod listeners;
 mod listing;
 pub mod metrics;
 mod overview;

@@ -4,8 +4,8 @@ use crate::answer::Fault;
 use crate::ask::Asker;
 use crate::gate::{self, BODY_BYTES_MAX, Gate};
 use crate::{
-    connections, exchanges, front_page, groups, health, journal, ledger, limits, metrics, overview, publish, queues,
-    retained, sessions, subscriptions, trace,
+    connections, exchanges, front_page, groups, health, journal, ledger, limits, listeners, metrics, overview, publish,
+    queues, retained, sessions, subscriptions, trace,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -23,6 +23,7 @@ pub(crate) fn app(asker: Asker, token: Option<String>) -> Router {
         .route("/v1/overview", get(overview::show))
         .route("/v1/connections", get(connections::list))
         .route("/v1/connections/{client}", delete(connections::kick))
+        .route("/v1/listeners", get(listeners::list))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/session/{client}", get(sessions::show))
         .route("/v1/subscriptions", get(subscriptions::list))

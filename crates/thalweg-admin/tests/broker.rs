@@ -312,6 +312,41 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
 }
 
 #[test]
+fn listeners_are_shown_with_what_came_in_datagrams() {
+    let broker = Broker::with(None, &["listeners.coap.bind=127.0.0.1:0"]);
+    let listeners = broker.get("/v1/listeners");
+    documented(&listeners, include_str!("../../../docs/admin-api.md"));
+    assert_eq!(names(&listeners, "listener"), ["amqp", "coap", "mqtt"]);
+    let coap = &listeners["items"][1];
+    assert_eq!((&coap["kind"], &coap["transport"], &coap["anonymous"]), (&json!("coap"), &json!("udp"), &json!(true)));
+    assert_eq!((&coap["datagrams"]["sockets"], &coap["datagrams"]["received"]), (&json!(2), &json!(0)));
+    assert!(listeners["items"][2].get("datagrams").is_none());
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    peer.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    // An empty confirmable message, which is answered with a reset. RFC 7252 §4.3
+    peer.send_to(&[0x40, 0, 1, 2], coap["address"].as_str().expect("an address")).expect("sent");
+    let mut answer = [0; 10];
+    let count = peer.recv(&mut answer).expect("an answer");
+    assert_eq!(answer.get(..count), Some(&[0x70, 0, 1, 2][..]));
+    // The answer arrives a moment before it is counted.
+    let deadline = Instant::now() + PATIENCE;
+    let counts = loop {
+        let counts = broker.get("/v1/listeners")["items"][1]["datagrams"].clone();
+        if counts["sent"] == 1 || Instant::now() > deadline {
+            break counts;
+        }
+    };
+    assert_eq!((&counts["received"], &counts["sent"], &counts["unsent"]), (&json!(1), &json!(1), &json!(0)));
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    for line in [
+        "thalweg_datagrams_received_total{listener=\"coap\"} 1",
+        "thalweg_datagrams_sent_bytes_total{listener=\"coap\"} 4",
+    ] {
+        assert!(metrics.lines().any(|there| there == line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[test]
 fn a_message_from_the_interface_reaches_subscribers_and_is_kept() {
     let broker = Broker::start(None);
     let mut clients: Vec<Client> = (0..4).map(|n| broker.client(&format!("car-{n}"))).collect();

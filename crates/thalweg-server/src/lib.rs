@@ -25,9 +25,9 @@ mod sys;
 pub mod transport;
 
 pub use datagram::DatagramCounts;
-pub use thalweg_fronts::coap::CoapCounts;
-pub use transport::dtls::DtlsCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
-pub use observer::{Inside, Observer};
+pub use observer::{Inside, ListenerView, Observer};
 pub use server::{OnFailure, Server, StartError, StartOptions};
 pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};
+pub use thalweg_fronts::coap::CoapCounts;
+pub use transport::dtls::DtlsCounts;

@@ -5,9 +5,9 @@ use crate::lobby::{LobbyCounters, LobbyCounts};
 use crate::shard::{Connections, LoopCounts, Mailbox, Ports, ToShard};
 use crate::stages::Stages;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use thalweg_fronts::Links;
 use thalweg_fronts::coap::CoapCounts;
@@ -60,6 +60,22 @@ pub(crate) struct Overall {
     pub(crate) pressure: AtomicUsize,
     pub(crate) memory_bytes_max: AtomicUsize,
     pub(crate) started_at: Instant,
+    pub(crate) listeners: RwLock<Vec<ListenerView>>,
+}
+
+/// A listener, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerView {
+    /// Its name.
+    pub name: String,
+    /// The protocol, as the configuration calls it.
+    pub kind: &'static str,
+    /// What carries the bytes, likewise.
+    pub transport: &'static str,
+    /// Address and port, or path.
+    pub address: String,
+    /// Whether peers without credentials are let in.
+    pub anonymous: bool,
 }
 
 /// A window into a running server. Cheap to clone; usable from any thread but a shard's.
@@ -131,6 +147,11 @@ impl Observer {
     /// The process-wide budget for messages, in bytes.
     pub fn memory_bytes_max(&self) -> usize {
         self.overall.memory_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// The listeners, by name.
+    pub fn listeners(&self) -> Vec<ListenerView> {
+        self.overall.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// For how long it has been running.

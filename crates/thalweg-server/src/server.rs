@@ -8,13 +8,13 @@ use crate::journal::{self, Journal, JournalThreads};
 use crate::keeper::{Acceptor, Duties, Keeper, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
-use crate::observer::{Ask, Inside, Observer, Overall};
+use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
 use crate::settings::{self, DtlsAcceptors, ShardSettings};
 use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
 use crate::transport::dtls::DtlsAcceptor;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_kernel::{Part, ShardId};
@@ -127,6 +127,7 @@ impl Server {
             pressure: AtomicUsize::new(0),
             memory_bytes_max: AtomicUsize::new(memory_bytes_max),
             started_at: Instant::now(),
+            listeners: RwLock::new(views(&config, &listening)),
         });
         let observer = Observer { shards: mailboxes, overall, journal };
         let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
@@ -228,6 +229,8 @@ impl Server {
         }
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         self.observer.overall.memory_bytes_max.store(memory_bytes_max, Ordering::Relaxed);
+        *self.observer.overall.listeners.write().unwrap_or_else(PoisonError::into_inner) =
+            views(&config, &self.listening);
         self.dtls = dtls;
         self.config = config;
         Ok(())
@@ -343,6 +346,23 @@ fn address_of(listener: &Listener) -> String {
         (None, crate::listen::Bind::Unix { path, .. }) => path.display().to_string(),
         (None, crate::listen::Bind::Tcp(address)) => address.to_string(),
     }
+}
+
+/// The listeners as operators see them.
+fn views(config: &Config, listening: &[(String, String)]) -> Vec<ListenerView> {
+    let view = |(name, address): &(String, String)| {
+        let listener = config.listeners.get(name)?;
+        Some(ListenerView {
+            name: name.clone(),
+            kind: listener.kind.word(),
+            transport: listener.transport.word(),
+            address: address.clone(),
+            anonymous: config.admits_strangers(listener),
+        })
+    };
+    let mut views: Vec<ListenerView> = listening.iter().filter_map(view).collect();
+    views.sort_by(|one, other| one.name.cmp(&other.name));
+    views
 }
 
 /// Keeps the secret if anything will be derived from it that peers can compare over restarts: the salts of SCRAM.

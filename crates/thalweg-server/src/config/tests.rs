@@ -669,7 +669,7 @@ fn the_example_is_a_valid_configuration() {
     let text = include_str!("../../../../docs/examples/thalweg.toml");
     let (config, _) = load(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
     let names: Vec<&str> = config.enabled_listeners().map(|(name, _)| name).collect();
-    assert_eq!(names, ["browsers", "gateways", "local", "mqtt", "secure", "services"]);
+    assert_eq!(names, ["browsers", "gateways", "local", "mqtt", "secure", "sensors", "services"]);
 }
 
 /// `UPDATE_DOCS=1 cargo test -p thalweg-server config` writes the file anew.
