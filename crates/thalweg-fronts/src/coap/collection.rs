@@ -78,9 +78,7 @@ impl<S: Side> Handler<S> {
     /// POST to the collection. Draft §2.4.3
     fn make_topic(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
         check_format(request)?;
-        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
-            return Err(Answer::too_many(until, scene.now));
-        }
+        self.check_rate(request, scene.now)?;
         let configuration = Configuration::decode(request.payload).map_err(|why| refused(Unplanned::Refused(why)))?;
         let Some(desk_id) = self.desk else { return Err(not_yet()) };
         let Some(desk) = scene.links.coap.desk(desk_id) else { return Err(not_yet()) };

@@ -33,6 +33,7 @@ impl<S: Side> Handler<S> {
         let wishes = Wishes::read(&request.options)?;
         match (request.code, address) {
             (Code::FETCH, _) => self.list(address, &wishes, request, scene),
+            (Code::GET, None) => self.list(None, &wishes, request, scene),
             (Code::GET, _) if wishes.filter.is_some() => self.list(address, &wishes, request, scene),
             (_, None) => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
             // What an empty path names: an empty level alone is no address.
@@ -48,7 +49,7 @@ impl<S: Side> Handler<S> {
     /// Asks for the last value.
     pub(super) fn get(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
         let ask = Ask::read(&request.options);
-        let ticket = self.wait(Waiting::Get { exchange: request.exchange, ask })?;
+        let ticket = self.wait(Waiting::Get { exchange: request.exchange, ask }, scene.now)?;
         self.read(ticket, request.session, address, scene)
     }
 
@@ -74,9 +75,7 @@ impl<S: Side> Handler<S> {
             Reserved::Passes => false,
             Reserved::ReadOnly => return Err(Answer::words(Code::FORBIDDEN, "the address is the broker's own")),
         };
-        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
-            return Err(Answer::too_many(until, scene.now));
-        }
+        self.check_rate(request, scene.now)?;
         let format = content_format(request);
         self.check_topic(address, format, scene)?;
         let of_few = if wishes.has_user_properties { properties_of(wishes, request) } else { None };
@@ -146,7 +145,8 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Option<Ticket> {
         let key = self.known_key(address);
-        let ticket = self.waiting.insert(Waiting::Created { exchange: request.exchange, batch: None, key })?;
+        let ticket =
+            self.waiting.insert(Waiting::Created { exchange: request.exchange, batch: None, key }, scene.now)?;
         // Who may not read is told that it has changed.
         self.read(ticket, request.session, address, scene).is_ok().then_some(ticket)
     }
@@ -222,7 +222,7 @@ impl<S: Side> Handler<S> {
     fn decide(&mut self, put: KeptPut, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
         let address = put.address.clone();
         let waiting = Waiting::Condition { exchange: request.exchange, put: Box::new(put) };
-        let ticket = self.wait(waiting)?;
+        let ticket = self.wait(waiting, scene.now)?;
         self.read(ticket, request.session, &address, scene)
     }
 
@@ -230,9 +230,7 @@ impl<S: Side> Handler<S> {
         if reserved(address) != Reserved::No {
             return Err(Answer::words(Code::FORBIDDEN, "the address keeps no value of yours"));
         }
-        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
-            return Err(Answer::too_many(until, scene.now));
-        }
+        self.check_rate(request, scene.now)?;
         let reliability = if request.confirmable { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
         if let Some(condition) = Condition::read(&request.options) {
             let put = KeptPut {
@@ -361,7 +359,7 @@ impl<S: Side> Handler<S> {
         if format != content_format::LINK_FORMAT && format != content_format::CBOR {
             return Err(Answer::words(Code::NOT_ACCEPTABLE, "lists are application/link-format or application/cbor"));
         }
-        let ticket = self.wait(Waiting::List { exchange: request.exchange, format })?;
+        let ticket = self.wait(Waiting::List { exchange: request.exchange, format }, scene.now)?;
         let Scene { now, kernel, links } = scene;
         let max = self.settings.list_max;
         if kernel.list_last_values(request.session, self.link, ticket, &filter, max, *now, *links) {

@@ -2,13 +2,13 @@
 
 use super::answer::Answer;
 use super::handler::{Handler, Request, Scene};
-use super::identity::{IdentityId, PeerSecurity, Standing};
+use super::identity::{IdentityId, NOBODY, PeerSecurity, Standing};
 use super::settings::{CoapCounts, CoapSettings};
 use super::shared::Told;
 use super::side::Side;
 use crate::link::{Front, Links};
 use crate::{LoginAnswer, LoginRefusal};
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::{
     Code, Datagrams, Delivery, Event, ExchangeId, Notice, Notified, ObservationEnd, Observe, RelationId, Response,
@@ -41,8 +41,6 @@ pub struct CoapFront {
 pub(super) struct DatagramSide {
     machine: ServerSide,
     out: Datagrams,
-    /// Responses that were to be confirmed, and whether they were.
-    confirmed: Vec<(u64, bool)>,
 }
 
 impl Side for DatagramSide {
@@ -54,11 +52,7 @@ impl Side for DatagramSide {
     }
 
     fn respond_confirmed(&mut self, exchange: ExchangeId, cookie: u64, response: &Response<'_>, now: Time) -> bool {
-        let is_sent = self.machine.respond(exchange, response, now, &mut self.out);
-        if is_sent {
-            self.confirmed.push((cookie, true));
-        }
-        is_sent
+        self.machine.respond_confirmed(exchange, cookie, response, now, &mut self.out)
     }
 
     fn respond_later(&mut self, exchange: ExchangeId, now: Time) {
@@ -92,7 +86,7 @@ impl CoapFront {
     /// may do who are nobody in particular; `None` asks the server about them.
     pub fn new(settings: Arc<CoapSettings>, seed: u64, anonymous: Option<Access>) -> Self {
         let machine = ServerSide::new(settings.machine.clone(), seed.rotate_left(17));
-        let side = DatagramSide { machine, out: Datagrams::new(), confirmed: Vec::new() };
+        let side = DatagramSide { machine, out: Datagrams::new() };
         CoapFront {
             handler: Handler::new(side, settings, seed, anonymous),
             stash: Vec::new(),
@@ -190,7 +184,7 @@ impl CoapFront {
     fn on_datagram(&mut self, from: SocketAddr, security: PeerSecurity<'_>, datagram: &[u8], scene: &mut Scene<'_>) {
         if !is_request(datagram) {
             // Whoever acknowledges or rejects says nothing that depends on who it is.
-            let DatagramSide { machine, out, .. } = &mut self.handler.side;
+            let DatagramSide { machine, out } = &mut self.handler.side;
             machine.handle_datagram(from, datagram, scene.now, out);
             return;
         }
@@ -229,6 +223,7 @@ impl CoapFront {
             exchange: event.exchange,
             identity,
             session,
+            source: (identity == NOBODY).then_some(from),
             code: event.code,
             confirmable: event.confirmable,
             options: event.options,
@@ -286,16 +281,14 @@ impl CoapFront {
 
     pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         CoapFront::with(links, id, now, kernel, |front, scene| {
-            let DatagramSide { machine, out, .. } = &mut front.handler.side;
+            let DatagramSide { machine, out } = &mut front.handler.side;
             machine.handle_timeout(now, out);
             front.handler.see_to_desk(scene);
             front.handler.on_timeout(scene);
             if now >= front.sweep_at {
                 front.sweep_at = now + SWEEP_EVERY;
                 front.handler.end_identities(scene);
-                let Handler { identities, settings, link, .. } = &mut front.handler;
-                identities.forget_unused(settings.session_idle, *link, now, scene.kernel, scene.links);
-                front.handler.bodies.clear();
+                front.handler.sweep(scene);
             }
             front.take_notices(scene);
         });
@@ -343,9 +336,6 @@ impl CoapFront {
                 // Whoever would still answer finds nobody waiting.
                 Notice::ExchangeExpired { .. } => {}
             }
-        }
-        for (cookie, is_confirmed) in std::mem::take(&mut self.handler.side.confirmed) {
-            self.handler.on_take_ended(cookie, is_confirmed, scene);
         }
         if some_are_ready {
             self.handler.notify_all(scene);

@@ -160,7 +160,13 @@ impl Desk {
         let payload = Some(message.payload()).filter(|payload| !payload.is_empty());
         match rest.split_once('/') {
             Some((topic, shard)) => {
-                desk.topics.apply_count(topic, shard, message.payload());
+                // Two shards may have given the last seat away at the same moment.
+                if desk.topics.apply_count(topic, shard, message.payload())
+                    && let Some(topic) = desk.topics.find(topic).map(|(topic, _)| topic)
+                    && desk.topics.surplus(topic) > 0
+                {
+                    links.coap.for_all.push(ForAll::Surplus(topic));
+                }
             }
             // What does not decode is somebody's mistake, and changes nothing.
             None => {
@@ -198,8 +204,12 @@ impl Desk {
                 kernel.keep_last(address, false, links);
             }
             Applied::Changed => {
-                if let Some(topic) = topic.filter(|topic| desk.topics.surplus(*topic) > 0) {
-                    links.coap.for_all.push(ForAll::Surplus(topic));
+                let limits = |topic: &TopicId| {
+                    desk.topics.get(*topic).is_some_and(|topic| topic.configuration.max_subscribers.is_some())
+                };
+                // Those who came before there was a topic may have no seats.
+                if let Some(topic) = topic.filter(limits) {
+                    links.coap.for_all.push(ForAll::Counts(topic));
                 }
             }
             _ => {}

@@ -4,6 +4,7 @@ use super::answer::{Answer, SHORT_SECS};
 use super::desk::{Desk, DeskId};
 use super::identity::{Identities, IdentityId};
 use super::observe::Bodies;
+use super::rates::Rates;
 use super::relations::Relations;
 use super::resource::{Resource, Style};
 use super::rpc::Calls;
@@ -12,12 +13,13 @@ use super::shared::Told;
 use super::side::Side;
 use super::waiting::{Ask, Waiting, Waitings};
 use crate::link::Links;
+use core::net::SocketAddr;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::{Code, Options};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, LinkId, SessionId, TakenId};
+use thalweg_kernel::{Kernel, LinkId, SessionId, TakenId, Ticket};
 use thalweg_model::{Properties, Time};
 
 /// What a front has at hand while it handles something.
@@ -33,6 +35,8 @@ pub(super) struct Request<'r, X> {
     pub(super) exchange: X,
     pub(super) identity: IdentityId,
     pub(super) session: SessionId,
+    /// Where it came from, if its sender is one of many who are nobody in particular.
+    pub(super) source: Option<SocketAddr>,
     pub(super) code: Code,
     pub(super) confirmable: bool,
     pub(super) options: Options<'r>,
@@ -71,6 +75,7 @@ pub(super) struct Handler<S: Side> {
     pub(super) memo: (Option<u16>, Properties),
     /// A number for each message that is exactly once.
     pub(super) ticket_last: u16,
+    rates: Rates,
     pub(super) counts: CoapCounts,
     /// The output was full, and there is more to say.
     pub(super) stalled: bool,
@@ -99,6 +104,7 @@ impl<S: Side> Handler<S> {
             known: HashSet::default(),
             memo: (None, Properties::default()),
             ticket_last: 0,
+            rates: Rates::default(),
             counts: CoapCounts::default(),
             stalled: false,
             address: String::new(),
@@ -166,15 +172,25 @@ impl<S: Side> Handler<S> {
         }
     }
 
+    /// Whether a publisher may publish now. Each identity has a session, which has a rate; strangers share one, so that
+    /// each address of theirs has a rate of its own here.
+    pub(super) fn check_rate(&mut self, request: &Request<'_, S::Exchange>, now: Time) -> Done {
+        let until = match (request.source, self.settings.publish_rate) {
+            (Some(source), Some(rate @ 1..)) => self.rates.take(source, rate, now),
+            _ => self.identities.busy_until(request.identity, now),
+        };
+        until.map_or(Ok(()), |until| Err(Answer::too_many(until, now)))
+    }
+
     /// Whether as many requests wait as may.
     fn is_full(&self) -> bool {
         self.waiting.len() + self.held.len() + self.registrations.len() >= self.settings.waiting_max
     }
 
     /// Asks the kernel something, to do `waiting` with the answer.
-    pub(super) fn wait(&mut self, waiting: Waiting<S::Exchange>) -> Result<thalweg_kernel::Ticket, Answer> {
+    pub(super) fn wait(&mut self, waiting: Waiting<S::Exchange>, now: Time) -> Result<Ticket, Answer> {
         let full = || Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait");
-        self.waiting.insert(waiting).ok_or_else(full)
+        self.waiting.insert(waiting, now).ok_or_else(full)
     }
 
     /// Answers a request when that batch is safe, if it must wait for one.
@@ -238,6 +254,15 @@ impl<S: Side> Handler<S> {
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, scene: &mut Scene<'_>) {
         self.give_up_calls(scene);
+    }
+
+    /// Forgets what time has made worthless.
+    pub(super) fn sweep(&mut self, scene: &mut Scene<'_>) {
+        let Handler { identities, settings, link, .. } = self;
+        identities.forget_unused(settings.session_idle, *link, scene.now, scene.kernel, scene.links);
+        self.bodies.clear();
+        self.rates.sweep(scene.now);
+        self.waiting.sweep(scene.now);
     }
 
     /// The desk is there before anything that needs it.

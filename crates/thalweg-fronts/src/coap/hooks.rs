@@ -5,7 +5,7 @@ use super::settings::{CoapCounts, CoapSettings};
 use super::{PeerSecurity, Told};
 use crate::LoginAnswer;
 use crate::link::{Front, Links};
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::Datagrams;
 use thalweg_kernel::{Kernel, LinkId};

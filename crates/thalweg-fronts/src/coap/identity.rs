@@ -214,6 +214,8 @@ impl Identities {
         kernel: &mut Kernel,
         links: &mut Links,
     ) -> Standing {
+        // Many strangers have one session: each has a rate elsewhere.
+        let shared = id == NOBODY && settings.publish_rate.is_some();
         let client = kernel.unused_client_id(self.nonce.wrapping_add(u64::from(id.0)));
         let open = OpenSession {
             client: &client,
@@ -225,7 +227,11 @@ impl Identities {
             access,
             user: user.map(Into::into),
             dialect: "CoAP",
-            grants: Grants { publish_rate: settings.publish_rate, safety: settings.safety, ..Grants::default() },
+            grants: Grants {
+                publish_rate: if shared { Some(0) } else { settings.publish_rate },
+                safety: settings.safety,
+                ..Grants::default()
+            },
         };
         let opened = kernel.open_session(open, now, links);
         // Nothing is said to the peer that would have to wait for the journal.

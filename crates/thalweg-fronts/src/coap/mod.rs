@@ -18,6 +18,7 @@ mod hooks;
 mod identity;
 mod observe;
 mod queue;
+mod rates;
 mod relations;
 mod representation;
 mod resource;
@@ -33,6 +34,7 @@ mod well_known;
 use crate::link::{Front, Links};
 use desk::Desk;
 use shared::ForAll;
+use std::iter::Peekable;
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 
@@ -60,24 +62,33 @@ fn work(links: &mut Links, now: Time, kernel: &mut Kernel) {
         // Each front is called once for all that it was told.
         inbox.make_contiguous().sort_by_key(|(link, _)| *link);
         changed.sort_by_key(|(link, _)| *link);
-        let (mut inbox, mut changed) = (inbox.into_iter().peekable(), changed.into_iter().peekable());
-        while let Some(id) =
-            [inbox.peek().map(|(id, _)| *id), changed.peek().map(|(id, _)| *id)].into_iter().flatten().min()
-        {
-            let told = std::iter::from_fn(|| inbox.next_if(|(link, _)| *link == id)).map(|(_, told)| told);
-            let changed = std::iter::from_fn(|| changed.next_if(|(link, _)| *link == id)).map(|(_, cookie)| cookie);
-            match links.get(id).map(|link| &link.front) {
-                Some(Front::CoapDatagrams(_)) => CoapFront::on_told(links, id, told, changed, now, kernel),
-                Some(Front::CoapStream(_)) => CoapStreamFront::on_told(links, id, told, changed, now, kernel),
-                Some(Front::CoapDesk) => {
-                    changed.for_each(drop);
-                    Desk::on_told(links, id, told, now, kernel);
-                }
-                // The link is gone.
-                _ => {
-                    told.for_each(drop);
-                    changed.for_each(drop);
-                }
+        hand_out(links, inbox.drain(..).peekable(), changed.drain(..).peekable(), now, kernel);
+        links.coap.keep_buffers(inbox, changed);
+    }
+}
+
+fn hand_out(
+    links: &mut Links,
+    mut inbox: Peekable<impl Iterator<Item = (LinkId, Told)>>,
+    mut changed: Peekable<impl Iterator<Item = (LinkId, u64)>>,
+    now: Time,
+    kernel: &mut Kernel,
+) {
+    let next = |of: Option<LinkId>, other: Option<LinkId>| of.into_iter().chain(other).min();
+    while let Some(id) = next(inbox.peek().map(|(id, _)| *id), changed.peek().map(|(id, _)| *id)) {
+        let told = std::iter::from_fn(|| inbox.next_if(|(link, _)| *link == id)).map(|(_, told)| told);
+        let changed = std::iter::from_fn(|| changed.next_if(|(link, _)| *link == id)).map(|(_, cookie)| cookie);
+        match links.get(id).map(|link| &link.front) {
+            Some(Front::CoapDatagrams(_)) => CoapFront::on_told(links, id, told, changed, now, kernel),
+            Some(Front::CoapStream(_)) => CoapStreamFront::on_told(links, id, told, changed, now, kernel),
+            Some(Front::CoapDesk) => {
+                changed.for_each(drop);
+                Desk::on_told(links, id, told, now, kernel);
+            }
+            // The link is gone.
+            _ => {
+                told.for_each(drop);
+                changed.for_each(drop);
             }
         }
     }

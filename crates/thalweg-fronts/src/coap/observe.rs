@@ -53,7 +53,12 @@ impl<S: Side> Handler<S> {
         }
         let Ok(seat) = self.take_seat(address, scene) else { return self.get(address, request, scene) };
         let depth = wishes.queue.unwrap_or(self.settings.queue).clamp(1, self.settings.queue_max.max(1));
-        let cookie = self.relations.insert(request.identity.0, depth == 1);
+        let notify = match wishes.qos {
+            None => self.settings.notify,
+            Some(0) => Notify::NonConfirmable,
+            Some(_) => Notify::Confirmable,
+        };
+        let cookie = self.relations.insert(request.identity.0, depth == 1, notify);
         self.registrations.insert(cookie, (request.exchange, Ask::read(&request.options)));
         let Scene { now, kernel, links } = scene;
         match kernel.watch(request.session, self.link, cookie, address, depth, *now, *links) {
@@ -210,7 +215,7 @@ impl<S: Side> Handler<S> {
         let Some(relation) = self.relations.get_mut(cookie) else { return };
         let (watch, identity) = (relation.watch, relation.identity);
         let Some(session) = self.identities.session(super::identity::IdentityId(identity)) else { return };
-        let Some(ticket) = self.waiting.insert(Waiting::Check { cookie }) else { return };
+        let Some(ticket) = self.waiting.insert(Waiting::Check { cookie }, scene.now) else { return };
         let Scene { now, kernel, links } = scene;
         let address = kernel.watched_address(watch).map(str::to_owned);
         let asked =
@@ -319,7 +324,7 @@ impl<S: Side> Handler<S> {
             }
             _ => {}
         }
-        let delivery = match (self.settings.notify, value.reliability()) {
+        let delivery = match (relation.notify, value.reliability()) {
             (Notify::Auto, Reliability::AtMostOnce) => Delivery::Auto,
             (Notify::Auto, _) | (Notify::Confirmable, _) => Delivery::Confirmable,
             (Notify::NonConfirmable, _) => Delivery::NonConfirmable,

@@ -27,9 +27,7 @@ impl<S: Side> Handler<S> {
 
     fn put_into(&mut self, queue: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
         let wishes = Wishes::read(&request.options)?;
-        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
-            return Err(Answer::too_many(until, scene.now));
-        }
+        self.check_rate(request, scene.now)?;
         let properties = properties_of(&wishes, request);
         let draft = || Draft {
             address: queue,
@@ -82,7 +80,7 @@ impl<S: Side> Handler<S> {
             ));
         }
         let identity = request.identity.0;
-        let ticket = self.wait(Waiting::Take { exchange: request.exchange, identity })?;
+        let ticket = self.wait(Waiting::Take { exchange: request.exchange, identity }, scene.now)?;
         let Scene { now, kernel, links } = scene;
         match kernel.take_apart(request.session, self.link, ticket, queue, *now, *links) {
             Ok(()) => Ok(()),

@@ -1,5 +1,6 @@
 //! Who observes what. There may be very many, so a record is small, and holds no address: the kernel's watch does.
 
+use super::settings::Notify;
 use super::topics::TopicId;
 use std::collections::VecDeque;
 use thalweg_kernel::WatchId;
@@ -20,6 +21,8 @@ pub(super) struct Relation {
     pub(super) state: State,
     /// It is in [`Relations::ready`].
     is_ready: bool,
+    /// Which notifications are confirmable.
+    pub(super) notify: Notify,
     /// Only the newest value matters.
     pub(super) conflates: bool,
     /// The topic at which it has a seat.
@@ -57,7 +60,7 @@ struct Slot {
 
 impl Relations {
     /// Adds one that is being registered; its cookie.
-    pub(super) fn insert(&mut self, identity: u32, conflates: bool) -> u64 {
+    pub(super) fn insert(&mut self, identity: u32, conflates: bool, notify: Notify) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, relation: None });
             self.slots.len() as u32 - 1
@@ -74,6 +77,7 @@ impl Relations {
             format: NO_FORMAT,
             state: State::Registering,
             is_ready: false,
+            notify,
             conflates,
             seat: None,
         });
@@ -153,12 +157,12 @@ mod tests {
     #[test]
     fn a_cookie_names_one_observation_and_never_another() {
         let mut relations = Relations::default();
-        let first = relations.insert(0, true);
+        let first = relations.insert(0, true, Notify::Auto);
         assert!(relations.get_mut(first).is_some());
         relations.mark_ready(first);
         relations.mark_ready(first);
         assert!(relations.remove(first).is_some() && relations.remove(first).is_none());
-        let second = relations.insert(0, true);
+        let second = relations.insert(0, true, Notify::Auto);
         assert_eq!(first as u32, second as u32, "the place is used again");
         assert!(relations.get_mut(first).is_none());
         assert_eq!(relations.take_ready(), None, "what waited for the first is not the second's");

@@ -94,9 +94,7 @@ impl<S: Side> Handler<S> {
         if reserved(address) == Reserved::ReadOnly || address.is_empty() {
             return Err(Answer::words(Code::FORBIDDEN, "the address is the broker's own"));
         }
-        if let Some(until) = self.identities.busy_until(request.identity, scene.now) {
-            return Err(Answer::too_many(until, scene.now));
-        }
+        self.check_rate(request, scene.now)?;
         if self.calls.len >= self.settings.rpc_waiting_max {
             return Err(Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait for an answer"));
         }

@@ -12,6 +12,8 @@ pub struct CoapSettings {
     pub machine: Arc<ServerSettings>,
     /// The tenant whose addresses the paths are; `""` is the default one.
     pub tenant: Box<str>,
+    /// Whether `/.well-known/core` says what there is.
+    pub discovery: bool,
     /// How long a value that does not expire is said to be fresh, in seconds. Clients ask or register again after that.
     pub max_age_secs: u32,
     /// How many changes of an address wait for an observer that says nothing about it; 1 keeps the latest only.
@@ -32,7 +34,7 @@ pub struct CoapSettings {
     pub emqx_paths: bool,
     /// Whether a POST to a queue that does not exist makes it.
     pub auto_declare_queues: bool,
-    /// How long the taker of a queue's message may be silent before it goes back.
+    /// How long the taker of a queue's message may be silent before it goes back; the kernel's limit must not be shorter.
     pub take_timeout: Span,
     /// Messages of queues that are taken and not acknowledged, of one socket or connection.
     pub takes_max: usize,
@@ -54,7 +56,8 @@ pub struct CoapSettings {
     pub identities_max: usize,
     /// A session that nobody has used for this long is closed.
     pub session_idle: Span,
-    /// Publishes per second of an identity in place of the kernel's limit; 0 is no limit.
+    /// Publishes per second of an identity in place of the kernel's limit, or of an address if it is nobody in particular;
+    /// 0 is no limit.
     pub publish_rate: Option<u64>,
     /// How safe what clients of this listener are told must be, in place of the kernel's word.
     pub safety: Option<Safety>,
@@ -79,6 +82,7 @@ impl Default for CoapSettings {
         CoapSettings {
             machine: Arc::default(),
             tenant: "".into(),
+            discovery: true,
             max_age_secs: 60,
             queue: 1,
             queue_max: 1024,

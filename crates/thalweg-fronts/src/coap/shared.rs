@@ -50,6 +50,9 @@ pub(super) enum ForAll {
     Counts(TopicId),
 }
 
+/// Entries that a buffer keeps room for.
+const BUFFER_KEPT: usize = 4096;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -72,6 +75,16 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn tell(&mut self, link: LinkId, told: Told) {
         self.inbox.push_back((link, told));
+    }
+
+    /// Empty buffers are used again, unless a burst has made them large.
+    pub(super) fn keep_buffers(&mut self, inbox: VecDeque<(LinkId, Told)>, changed: Vec<(LinkId, u64)>) {
+        if self.inbox.is_empty() && inbox.capacity() <= BUFFER_KEPT {
+            self.inbox = inbox;
+        }
+        if self.changed.is_empty() && changed.capacity() <= BUFFER_KEPT {
+            self.changed = changed;
+        }
     }
 
     #[inline]

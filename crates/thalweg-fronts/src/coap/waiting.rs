@@ -3,7 +3,7 @@
 use super::representation::Representation;
 use thalweg_coap::{Options, option};
 use thalweg_kernel::Ticket;
-use thalweg_model::{Properties, Reliability, RetainOp, Span};
+use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
 
 /// What is to be done with the kernel's answer.
 pub(super) enum Waiting<X> {
@@ -108,9 +108,12 @@ impl Condition {
     }
 }
 
+/// Longer than any machine lets a request wait.
+const WAITING_MAX: Span = Span::from_secs(600);
+
 /// All of a link, by ticket.
 pub(super) struct Waitings<X> {
-    slots: Vec<Option<Waiting<X>>>,
+    slots: Vec<Option<(Waiting<X>, Time)>>,
     free: Vec<Ticket>,
 }
 
@@ -122,7 +125,7 @@ impl<X> Default for Waitings<X> {
 
 impl<X> Waitings<X> {
     /// Adds one; its ticket, or nothing if there is none left.
-    pub(super) fn insert(&mut self, waiting: Waiting<X>) -> Option<Ticket> {
+    pub(super) fn insert(&mut self, waiting: Waiting<X>, now: Time) -> Option<Ticket> {
         let ticket = match self.free.pop() {
             Some(ticket) => ticket,
             None => {
@@ -131,17 +134,17 @@ impl<X> Waitings<X> {
                 ticket
             }
         };
-        *self.slots.get_mut(usize::from(ticket))? = Some(waiting);
+        *self.slots.get_mut(usize::from(ticket))? = Some((waiting, now));
         Some(ticket)
     }
 
     pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiting<X>> {
-        self.slots.get_mut(usize::from(ticket))?.as_mut()
+        self.slots.get_mut(usize::from(ticket))?.as_mut().map(|(waiting, _)| waiting)
     }
 
     /// The kernel has answered.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiting<X>> {
-        let waiting = self.slots.get_mut(usize::from(ticket))?.take()?;
+        let (waiting, _) = self.slots.get_mut(usize::from(ticket))?.take()?;
         self.free.push(ticket);
         Some(waiting)
     }
@@ -150,6 +153,16 @@ impl<X> Waitings<X> {
     pub(super) fn forget(&mut self, ticket: Ticket) {
         if let Some(waiting) = self.get_mut(ticket) {
             *waiting = Waiting::Nobody;
+        }
+    }
+
+    /// Forgets what the kernel will not answer any more: who had asked is gone. Nobody waits for so long.
+    pub(super) fn sweep(&mut self, now: Time) {
+        for (ticket, slot) in self.slots.iter_mut().enumerate() {
+            if slot.as_ref().is_some_and(|(_, since)| now.since(*since) > WAITING_MAX) {
+                *slot = None;
+                self.free.push(ticket as Ticket);
+            }
         }
     }
 

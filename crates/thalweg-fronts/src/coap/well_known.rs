@@ -21,6 +21,9 @@ const RESOURCES: [(&str, &str, Option<u64>); 4] = [
 
 impl<S: Side> Handler<S> {
     pub(super) fn on_well_known(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        if !self.settings.discovery {
+            return Err(Answer::of(Code::NOT_FOUND));
+        }
         if request.code != Code::GET {
             return Err(Answer::of(Code::METHOD_NOT_ALLOWED));
         }
