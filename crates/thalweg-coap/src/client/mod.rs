@@ -193,10 +193,15 @@ impl ClientSide {
         let deadline = pending.deadline;
         pending.timer_at = Time::NEVER;
         match pending.phase {
+            _ if deadline == Time::NEVER => {}
             // While a message is in flight its own timer decides.
-            _ if pending.sending != NONE || deadline == Time::NEVER => {}
+            Phase::ExpectNotification if pending.sending != NONE => {
+                self.wait_until(index, now + self.settings.transmission.ack_timeout);
+            }
+            _ if pending.sending != NONE => {}
             _ if deadline > now => self.wait_until(index, deadline),
-            Phase::ExpectNotification if pending.fetch_token.is_none() => {
+            Phase::ExpectNotification => {
+                self.forget_fetch(index);
                 self.go_on(index, Say::Request, now, out);
             }
             _ => self.fail(index, Failure::NoResponse, now, out),

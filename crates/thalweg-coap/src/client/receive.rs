@@ -82,7 +82,9 @@ impl ClientSide {
                     self.acknowledged.insert(key, Again::Acknowledge, &[], now, REMEMBERED_MAX, 0);
                 }
                 // The response says that the request has arrived.
-                if self.requests.get(index).is_some_and(|pending| pending.fetch_token.is_none()) {
+                // But a notification says nothing of a request for a block of the one before.
+                let fetch = self.requests.get(index).and_then(|pending| pending.fetch_token);
+                if fetch.is_none_or(|token| token == message.token) {
                     self.arrived(index, now, out);
                 }
                 self.on_response(index, &message, false, now, out)
@@ -356,7 +358,7 @@ impl ClientSide {
         }
     }
 
-    fn forget_fetch(&mut self, index: u32) {
+    pub(super) fn forget_fetch(&mut self, index: u32) {
         let token = self.requests.get_mut(index).and_then(|pending| pending.fetch_token.take());
         if let Some(token) = token {
             self.tokens.remove(&token);

@@ -94,7 +94,10 @@ impl ClientSide {
         let sending = self.endpoint.send(peer, id, Owner::Request(index), Content::Encoded(bytes), now, out);
         let Some(pending) = self.requests.get_mut(index) else { return false };
         pending.sending = sending.unwrap_or(NONE);
-        pending.deadline = Time::NEVER;
+        // An observation keeps the time at which it registers again.
+        if pending.phase != Phase::ExpectNotification {
+            pending.deadline = Time::NEVER;
+        }
         sending.is_some()
     }
 

@@ -470,3 +470,41 @@ impl Application for Plain {
         server.respond(request.exchange, &Response::of(Code::CONTENT), now, out);
     }
 }
+
+#[test]
+fn the_response_to_a_registration_that_has_ended_meanwhile_is_a_plain_one() {
+    let mut bench = Bench::new(settings());
+    let register = |id| {
+        message(Kind::Confirmable, Code::GET, id, &[1], |encoder| {
+            encoder.uint(option::OBSERVE, 0);
+        })
+    };
+    let get = register(7);
+    let request = bench.feed(0, &get).expect("a request");
+    let first = bench.server.observe(request.exchange, 1, None, bench.now).expect("room");
+    bench.server.end_observation(first, None, bench.now, &mut bench.out);
+    // Its place is taken by that of another.
+    let second = bench.observe(1, &[1]);
+    bench.out.clear();
+    bench.respond(request.exchange, &Response::of(Code::CONTENT));
+    assert!(!decoded(&bench.sent(0)[0]).options.has(option::OBSERVE));
+    assert!(bench.server.relation(first).is_none() && bench.server.relation(second).is_some());
+}
+
+#[test]
+fn a_late_response_to_a_renewal_takes_the_place_of_what_is_in_flight() {
+    let mut bench = Bench::new(settings());
+    let relation = bench.observe(0, &[1]);
+    let _ = bench.notify(relation, b"old", Delivery::Confirmable);
+    bench.out.clear();
+    let get = message(Kind::Confirmable, Code::GET, 7, &[1], |encoder| {
+        encoder.uint(option::OBSERVE, 0);
+    });
+    let request = bench.feed(0, &get).expect("a request");
+    bench.server.observe(request.exchange, 1, None, bench.now).expect("room");
+    bench.server.respond_later(request.exchange, bench.now, &mut bench.out);
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: b"new" });
+    assert_eq!(bench.answer_all(0, Kind::Acknowledgement), 1);
+    bench.wait(Span::from_secs(100));
+    assert!(bench.sent(0).is_empty() && bench.server.relation(relation).is_some_and(|state| !state.in_flight));
+}

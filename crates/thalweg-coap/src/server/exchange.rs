@@ -20,6 +20,8 @@ pub(crate) struct Exchange {
     pub cache_key: u64,
     /// The observation that its response is the first notification of.
     pub relation: u32,
+    /// The generation of that one: it may end before the response comes.
+    pub relation_generation: u32,
     /// The name of its response, if the application wants to know the fate of that.
     pub awaited: u32,
     /// Block1 of a request in blocks, for its response; and Block2 if it has one.

@@ -37,10 +37,10 @@ impl ServerSide {
             Some(index) => index,
             None => self.begin(Relation::new(peer, token, cookie, check, exponent, now))?,
         };
-        if let Some(waiting) = self.exchanges.get_mut(exchange) {
-            waiting.relation = index;
-        }
         let generation = self.relations.generation(index);
+        if let Some(waiting) = self.exchanges.get_mut(exchange) {
+            (waiting.relation, waiting.relation_generation) = (index, generation);
+        }
         if let Some(relation) = self.relations.get_mut(index) {
             relation.cookie = cookie;
             relation.check = seconds(check);

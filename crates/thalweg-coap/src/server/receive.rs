@@ -197,6 +197,7 @@ impl ServerSide {
             key,
             cache_key,
             relation: NONE,
+            relation_generation: 0,
             awaited: NONE,
             block1,
             block2,

@@ -57,7 +57,10 @@ impl ServerSide {
     /// Ends the wait.
     #[inline]
     fn close(&mut self, id: ExchangeId) -> Option<Exchange> {
-        let exchange = self.exchanges.close(id)?;
+        let mut exchange = self.exchanges.close(id)?;
+        if self.relations.get_of(exchange.relation, exchange.relation_generation).is_none() {
+            exchange.relation = NONE;
+        }
         if let Some(peer) = self.endpoint.peers.slots.get_mut(exchange.peer) {
             self.exchanges.unlink(&mut peer.exchanges, id.index, exchange.next);
             peer.exchange_count -= 1;
@@ -344,9 +347,16 @@ impl ServerSide {
                 self.tell_fate(exchange.awaited, false);
             }
         }
-        let relation = self.relations.get_mut(exchange.relation).map(|relation| relation.note_id(id));
+        let relation = self.relations.get_mut(exchange.relation).map(|relation| {
+            relation.note_id(id);
+            std::mem::replace(&mut relation.sending, NONE)
+        });
+        if let Some(older) = relation.filter(|older| *older != NONE) {
+            // An older notification in flight is as good as told by this one.
+            self.endpoint.remove(older, now, out);
+        }
         let owner = match (exchange.awaited, relation) {
-            (NONE, Some(())) => Owner::Relation(exchange.relation),
+            (NONE, Some(_)) => Owner::Relation(exchange.relation),
             (NONE, None) => Owner::Nobody,
             (awaited, _) => Owner::Awaited(awaited),
         };
