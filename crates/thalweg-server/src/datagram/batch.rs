@@ -117,30 +117,54 @@ fn address_of(address: &SockaddrStorage) -> Option<SocketAddr> {
 
 /// What one call sends. All its messages have the same source, and the same length of segment if any is a run: `nix` takes
 /// control data for the call, not for each message. A message that is not longer than a segment is sent as it is.
-#[derive(Default)]
 pub(super) struct Batch<'d> {
-    slices: Vec<IoSlice<'d>>,
+    /// Each with the place of the next one of its message.
+    datagrams: Vec<(&'d [u8], u32)>,
     messages: Vec<Message>,
     addresses: Vec<Option<SockaddrStorage>>,
+    /// The newest message to a peer, by a few bits of its address; what collides finds nobody.
+    newest: [u8; NEWEST],
     source: Option<IpAddr>,
     /// Length of the datagrams in runs, if there are runs.
     segment: Option<usize>,
-    /// The longest message that is no run, or was none before the last one came.
+    /// The longest datagram that began a message.
     longest: usize,
 }
 
-/// A message: one datagram, or a run of several.
+/// A message: one datagram, or a run of several to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) to: SocketAddr,
-    /// Its datagrams, by their place in the batch.
-    first: usize,
+    /// Its datagrams, by their places in the batch.
+    first: u32,
+    last: u32,
     pub(super) count: usize,
     pub(super) bytes: usize,
+    /// The length of the first; only the last may be shorter.
+    segment: usize,
+}
+
+const NEWEST: usize = 128;
+const NOBODY: u8 = u8::MAX;
+const NO_NEXT: u32 = u32::MAX;
+
+impl Default for Batch<'_> {
+    fn default() -> Self {
+        Batch {
+            datagrams: Vec::with_capacity(MESSAGES_MAX),
+            messages: Vec::with_capacity(MESSAGES_MAX),
+            addresses: Vec::with_capacity(MESSAGES_MAX),
+            newest: [NOBODY; NEWEST],
+            source: None,
+            segment: None,
+            longest: 0,
+        }
+    }
 }
 
 impl<'d> Batch<'d> {
-    /// Adds a datagram; false if it needs a call of its own or there is no room.
+    /// Adds a datagram; false if it needs a call of its own or there is no room. Peers' datagrams may overtake those of
+    /// other peers, not each other.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -150,7 +174,8 @@ impl<'d> Batch<'d> {
         is_version_6: bool,
         runs: bool,
     ) -> bool {
-        if runs && self.prolong(to, datagram) {
+        let slot = slot_of(to);
+        if runs && self.source == source && self.prolong(slot, to, datagram) {
             return true;
         }
         let len = datagram.len();
@@ -161,32 +186,42 @@ impl<'d> Batch<'d> {
         {
             return false;
         }
-        self.longest = self.longest.max(self.messages.last().filter(|last| last.count == 1).map_or(0, |m| m.bytes));
         self.source = source;
-        self.messages.push(Message { to, first: self.slices.len(), count: 1, bytes: len });
-        self.slices.push(IoSlice::new(datagram));
+        self.longest = self.longest.max(len);
+        let place = self.datagrams.len() as u32;
+        if let Some(newest) = self.newest.get_mut(slot) {
+            *newest = self.messages.len() as u8;
+        }
+        self.datagrams.push((datagram, NO_NEXT));
+        self.messages.push(Message { to, first: place, last: place, count: 1, bytes: len, segment: len });
         self.addresses.push(Some(mapped(to, is_version_6).into()));
         true
     }
 
-    /// Makes the last message longer by a datagram to the same peer. Only the last of a run may be shorter than the rest.
+    /// Makes the newest message to a peer longer, if there is one that can be.
     #[inline]
-    fn prolong(&mut self, to: SocketAddr, datagram: &'d [u8]) -> bool {
-        let Some(last) = self.messages.last_mut() else { return false };
-        let Some(segment) = self.slices.get(last.first).map(|first| first.len()) else { return false };
-        let len = datagram.len();
-        let fits = last.to == to
-            && len <= segment
+    fn prolong(&mut self, slot: usize, to: SocketAddr, datagram: &'d [u8]) -> bool {
+        let newest = self.newest.get(slot).copied().unwrap_or(NOBODY);
+        let Some(message) = self.messages.get_mut(usize::from(newest)).filter(|message| message.to == to) else {
+            return false;
+        };
+        let (segment, len) = (message.segment, datagram.len());
+        let fits = len <= segment
             && len > 0
-            && last.bytes == last.count * segment
-            && last.count < RUN_MAX
-            && last.bytes + len <= RUN_BYTES_MAX
+            && message.bytes == message.count * segment
+            && message.count < RUN_MAX
+            && message.bytes + len <= RUN_BYTES_MAX
             && self.segment.map_or(self.longest <= segment, |all| all == segment);
         if fits {
+            let place = self.datagrams.len() as u32;
+            self.datagrams.push((datagram, NO_NEXT));
+            if let Some((_, next)) = self.datagrams.get_mut(message.last as usize) {
+                *next = place;
+            }
+            message.last = place;
+            message.count += 1;
+            message.bytes += len;
             self.segment = Some(segment);
-            last.count += 1;
-            last.bytes += len;
-            self.slices.push(IoSlice::new(datagram));
         }
         fits
     }
@@ -200,8 +235,9 @@ impl<'d> Batch<'d> {
     }
 
     /// The datagrams of a message.
-    pub(super) fn datagrams(&self, message: &Message) -> impl Iterator<Item = &[u8]> {
-        self.slices.get(message.first..message.first + message.count).unwrap_or_default().iter().map(|slice| &slice[..])
+    pub(super) fn datagrams(&self, message: &Message) -> impl Iterator<Item = &'d [u8]> {
+        let first = self.datagrams.get(message.first as usize);
+        std::iter::successors(first, |(_, next)| self.datagrams.get(*next as usize)).map(|(datagram, _)| *datagram)
     }
 
     pub(super) fn source(&self) -> Option<IpAddr> {
@@ -209,9 +245,10 @@ impl<'d> Batch<'d> {
     }
 
     pub(super) fn clear(&mut self) {
-        self.slices.clear();
+        self.datagrams.clear();
         self.messages.clear();
         self.addresses.clear();
+        self.newest = [NOBODY; NEWEST];
         self.segment = None;
         self.longest = 0;
     }
@@ -226,8 +263,17 @@ impl<'d> Batch<'d> {
     ) -> Result<usize, Errno> {
         let messages = self.messages.get(first..).unwrap_or_default();
         let addresses = self.addresses.get(first..).unwrap_or_default();
+        let mut all: Vec<IoSlice<'_>> = Vec::with_capacity(self.datagrams.len());
+        for message in messages {
+            all.extend(self.datagrams(message).map(IoSlice::new));
+        }
+        let mut rest = &all[..];
         let slices: Vec<&[IoSlice<'_>]> = (messages.iter())
-            .map(|message| self.slices.get(message.first..message.first + message.count).unwrap_or_default())
+            .map(|message| {
+                let (these, others) = rest.split_at_checked(message.count).unwrap_or_default();
+                rest = others;
+                these
+            })
             .collect();
         let segment = self.segment.map(|bytes| bytes as u16);
         let source = self.source.map(|ip| Source::new(ip, is_version_6));
@@ -247,6 +293,17 @@ impl<'d> Batch<'d> {
         };
         Ok(sent.count())
     }
+}
+
+/// Where a peer is looked for among the newest messages.
+#[inline]
+fn slot_of(to: SocketAddr) -> usize {
+    let ip = match to.ip() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(ip) => ip.to_bits() as u32,
+    };
+    let mixed = (ip ^ u32::from(to.port())).wrapping_mul(0x9E37_79B1);
+    (mixed >> 25) as usize
 }
 
 /// Sends one datagram by a call of its own.

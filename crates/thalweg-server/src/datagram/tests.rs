@@ -144,6 +144,25 @@ fn a_long_run_to_one_peer_is_few_calls_and_comes_back_as_single_datagrams() {
 }
 
 #[test]
+fn datagrams_of_peers_by_turns_leave_as_runs_and_in_each_peers_order() {
+    let (mut socket, _) = socket("127.0.0.1:0");
+    if !socket.ability().runs {
+        return eprintln!("this system has no GSO: nothing to test");
+    }
+    let peers: Vec<UdpSocket> = (0..10).map(|_| peer("127.0.0.1:0")).collect();
+    let datagrams: Vec<(SocketAddr, Vec<u8>)> = (0..20u8)
+        .flat_map(|round| peers.iter().map(move |peer| (peer.local_addr().unwrap(), vec![round; 30])))
+        .collect();
+    socket.send(datagrams.iter().map(|(to, bytes)| (*to, &bytes[..])), WAITING);
+    assert_eq!((socket.counts().sent, socket.counts().send_calls), (200, 1));
+    for peer in &peers {
+        for round in 0..20u8 {
+            assert_eq!(heard(peer), [round; 30]);
+        }
+    }
+}
+
+#[test]
 fn a_peer_is_answered_from_the_address_it_asked() {
     for ability in abilities() {
         let (mut socket, at) = socket("0.0.0.0:0");
