@@ -5,6 +5,7 @@ mod world;
 
 mod data;
 mod identities;
+mod limits;
 mod observe;
 mod queues;
 mod rpc;
