@@ -134,7 +134,7 @@ impl ClientSide {
     /// Registers an observation again, with the same token. RFC 7641 §3.3.1
     pub fn register_again(&mut self, request: RequestId, now: Time, out: &mut Datagrams) {
         let found = self.requests.get_of(request.index, request.generation);
-        if found.is_some_and(|pending| pending.phase == Phase::ExpectNotification) {
+        if found.is_some_and(|pending| pending.phase == Phase::Observing) {
             self.go_on(request.index, Say::Request, now, out);
         }
     }
@@ -195,12 +195,12 @@ impl ClientSide {
         match pending.phase {
             _ if deadline == Time::NEVER => {}
             // While a message is in flight its own timer decides.
-            Phase::ExpectNotification if pending.sending != NONE => {
+            Phase::Observing if pending.sending != NONE => {
                 self.wait_until(index, now + self.settings.transmission.ack_timeout);
             }
             _ if pending.sending != NONE => {}
             _ if deadline > now => self.wait_until(index, deadline),
-            Phase::ExpectNotification => {
+            Phase::Observing => {
                 self.forget_fetch(index);
                 self.go_on(index, Say::Request, now, out);
             }

@@ -13,7 +13,7 @@ pub(crate) enum Phase {
     /// The answer to what was sent last.
     ExpectResponse,
     /// Notifications.
-    ExpectNotification,
+    Observing,
     /// The response to its deregistration.
     ExpectEnd,
     /// A reset.

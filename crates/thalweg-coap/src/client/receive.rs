@@ -197,7 +197,7 @@ impl ClientSide {
                 return None;
             }
             pending.newest = Some((sequence, now));
-            pending.phase = Phase::ExpectNotification;
+            pending.phase = Phase::Observing;
             self.freshen(index, &message.options, now);
         }
         match self.gather(index, message, is_of_fetch, now, out) {
@@ -341,7 +341,7 @@ impl ClientSide {
         } else {
             0
         };
-        if pending.phase == Phase::ExpectNotification && !is_of_fetch {
+        if pending.phase == Phase::Observing && !is_of_fetch {
             self.take_fetch_token(index);
         }
         self.go_on(index, Say::Fetch(Block { number: wanted, more: false, size_exponent }), now, out);

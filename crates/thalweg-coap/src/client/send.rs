@@ -75,7 +75,7 @@ impl ClientSide {
     pub(super) fn say(&mut self, index: u32, say: Say, now: Time, out: &mut Datagrams) -> bool {
         let Some(pending) = self.requests.get(index) else { return false };
         let (peer, old) = (pending.peer, pending.sending);
-        let is_confirmable = pending.is_confirmable || pending.phase == Phase::ExpectNotification;
+        let is_confirmable = pending.is_confirmable || pending.phase == Phase::Observing;
         if old != NONE {
             self.endpoint.remove(old, now, out);
         }
@@ -95,7 +95,7 @@ impl ClientSide {
         let Some(pending) = self.requests.get_mut(index) else { return false };
         pending.sending = sending.unwrap_or(NONE);
         // An observation keeps the time at which it registers again.
-        if pending.phase != Phase::ExpectNotification {
+        if pending.phase != Phase::Observing {
             pending.deadline = Time::NEVER;
         }
         sending.is_some()

@@ -25,7 +25,7 @@ fn number_of(payload: &[u8]) -> u32 {
 impl Counting {
     fn respond(server: &mut ServerSide, exchange: ExchangeId, number: u32, now: Time, out: &mut Datagrams) {
         let payload = number.to_be_bytes();
-        let payload = if number % 5 == 0 { &payload[..] } else { &[] };
+        let payload = if number.is_multiple_of(5) { &payload[..] } else { &[] };
         server.respond(exchange, &Response { code: Code::CHANGED, options: &[], payload }, now, out);
     }
 }
@@ -225,15 +225,15 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
     // The changes take some 200 s; what was lost then is repeated or registered again.
     for _ in 0..2000 {
         world.run_for(millis(500));
-        for n in 0..4 {
+        for (n, newest) in newest.iter_mut().enumerate() {
             for heard in world.take_heard(n) {
                 match heard {
                     Heard::Notification(_, code, payload) => {
                         assert_eq!(code, Code::CONTENT);
                         let state = number_of(&payload);
                         assert_eq!(payload[4..], body(payload_len.max(4), u64::from(state))[4..], "seed {seed}");
-                        assert!(state >= newest[n], "seed {seed}: {state} after {}", newest[n]);
-                        newest[n] = state;
+                        assert!(state >= *newest, "seed {seed}: {state} after {newest}");
+                        *newest = state;
                         seen += 1;
                     }
                     // A client that nobody hears tries anew, as an application would.

@@ -240,10 +240,8 @@ impl Bench {
 
     /// Feeds a datagram of client `n`; gives the request that comes out of it.
     fn feed<'b>(&mut self, n: usize, datagram: &'b [u8]) -> Option<Request<'b>> {
-        match self.server.handle_datagram(client_address(n), datagram, self.now, &mut self.out) {
-            Some(Event::Request(request)) => Some(request),
-            None => None,
-        }
+        let event = self.server.handle_datagram(client_address(n), datagram, self.now, &mut self.out);
+        event.map(|Event::Request(request)| request)
     }
 
     fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>) -> bool {

@@ -47,7 +47,7 @@ fn a_late_response_comes_separately_and_is_repeated_until_acknowledged() {
     let response = decoded(&first);
     assert_eq!((response.kind, response.code, response.token.as_slice()), (CON, Code::CHANGED, &[7][..]));
     bench.wait(millis(3001));
-    assert_eq!(bench.sent(0), [first.clone()]);
+    assert_eq!(bench.sent(0), std::slice::from_ref(&first));
     let mut ack = Vec::new();
     empty(&mut ack, Kind::Acknowledgement, response.id);
     bench.feed(0, &ack);
