@@ -10,6 +10,7 @@
 //! older is in it. When all have answered, the last of those values and what came here meanwhile are all there is. What is
 //! still to come may be older than that value, and is recognised by its time of arrival in the broker (`unseen`).
 
+use crate::durable::shard_of;
 use crate::effects::Effects;
 use crate::ids::ShardId;
 use crate::ledger::DropReason;
@@ -31,8 +32,10 @@ pub(crate) struct Cell {
     pub(crate) address: Box<str>,
     /// What came last; a message that clears stands for nothing.
     pub(crate) value: Option<Message>,
-    /// The value that the home gave, until it has come here by itself.
+    /// The value that the home gave, until it has come here by itself or cannot matter any more.
     unseen: Option<Message>,
+    /// It will: its shard knew of us when it was published.
+    unseen_comes: bool,
     asking: Option<Box<Asking>>,
     /// Its watchers, in the order in which they came.
     pub(crate) first: u32,
@@ -46,15 +49,24 @@ struct Asking {
     silent: Vec<ShardId>,
     /// How many have not answered over the home.
     vouches_missing: usize,
-    /// What the home said last.
+    /// What the home said last, and which shards have answered over it since that is there.
     at_home: Option<Message>,
-    /// What came here meanwhile.
-    came: VecDeque<Message>,
+    answered_since: Vec<ShardId>,
+    /// What came here meanwhile, and from where.
+    came: VecDeque<(ShardId, Message)>,
 }
 
 impl Cell {
     pub(crate) fn new(address: &str) -> Self {
-        Cell { address: address.into(), value: None, unseen: None, asking: None, first: NONE, last: NONE }
+        Cell {
+            address: address.into(),
+            value: None,
+            unseen: None,
+            unseen_comes: false,
+            asking: None,
+            first: NONE,
+            last: NONE,
+        }
     }
 }
 
@@ -85,7 +97,14 @@ impl Kernel {
         let silent: Vec<ShardId> = (0..self.shards).map(ShardId).filter(|shard| *shard != self.shard).collect();
         // What other shards have sent to the home, if that is here, came before their straight answers.
         let vouches_missing = if home(address, self.shards) == self.shard { 0 } else { silent.len() };
-        let asking = Asking { question, silent, vouches_missing, at_home: None, came: VecDeque::new() };
+        let asking = Asking {
+            question,
+            silent,
+            vouches_missing,
+            at_home: None,
+            answered_since: Vec::new(),
+            came: VecDeque::new(),
+        };
         if let Some(cell) = self.watches.cells.get_mut(index) {
             cell.asking = Some(Box::new(asking));
         }
@@ -106,16 +125,24 @@ impl Kernel {
         let home = home(&address, self.shards);
         fx.send(from, ShardMessage::Done { question });
         if home == self.shard {
-            self.on_vouch(from, &address, question, now, fx);
+            self.on_vouch(self.shard, from, &address, question, now, fx);
         } else if home != from {
             fx.send(home, ShardMessage::Vouch { to: from, address, question });
         }
     }
 
     /// What a shard has published before it knew of a cell on another is here: that one may have what there is.
-    pub(crate) fn on_vouch<E: Effects>(&mut self, to: ShardId, address: &str, question: u32, now: Time, fx: &mut E) {
+    pub(crate) fn on_vouch<E: Effects>(
+        &mut self,
+        by: ShardId,
+        to: ShardId,
+        address: &str,
+        question: u32,
+        now: Time,
+        fx: &mut E,
+    ) {
         let value = self.last_value_of(address, now).cloned();
-        fx.send(to, ShardMessage::Vouched { question, value });
+        fx.send(to, ShardMessage::Vouched { by, question, value });
     }
 
     fn asking(&mut self, question: u32) -> Option<&mut Asking> {
@@ -125,17 +152,37 @@ impl Kernel {
 
     /// A shard knows of a cell of ours: the straight answer.
     pub(crate) fn on_watch_known<E: Effects>(&mut self, from: ShardId, question: u32, now: Time, fx: &mut E) {
+        let Some(&index) = self.watches.questions.get(&question) else { return };
+        let at_home = self.value_if_home(index, now);
         let Some(asking) = self.asking(question) else { return };
         asking.silent.retain(|shard| *shard != from);
+        if let Some(at_home) = at_home {
+            // Its answer over the home is the same: the home is here.
+            asking.note(from, at_home);
+        }
         self.settle_cell_if_answered(question, now, fx);
     }
 
     /// The same over the home, which has this value.
-    pub(crate) fn on_vouched<E: Effects>(&mut self, question: u32, value: Option<Message>, now: Time, fx: &mut E) {
+    pub(crate) fn on_vouched<E: Effects>(
+        &mut self,
+        by: ShardId,
+        question: u32,
+        value: Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
         let Some(asking) = self.asking(question) else { return };
         asking.vouches_missing -= 1;
-        asking.at_home = value;
+        asking.note(by, value);
         self.settle_cell_if_answered(question, now, fx);
+    }
+
+    /// The value of a cell's address if this is its home.
+    fn value_if_home(&self, index: u32, now: Time) -> Option<Option<Message>> {
+        let cell = self.watches.cells.get(index)?;
+        let is_home = home(&cell.address, self.shards) == self.shard;
+        is_home.then(|| self.last_value_of(&cell.address, now).cloned())
     }
 
     fn settle_cell_if_answered<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
@@ -147,19 +194,19 @@ impl Kernel {
 
     /// All that a cell begins with is here.
     fn settle_cell<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let at_home = self.value_if_home(index, now);
         let Some(cell) = self.watches.cells.get_mut(index) else { return };
-        let Some(asking) = cell.asking.take() else { return };
-        let address = cell.address.clone();
-        let Asking { at_home, came, .. } = *asking;
-        self.watches.value_bytes -= came.iter().map(Message::bytes).sum::<usize>();
-        let at_home = match home(&address, self.shards) == self.shard {
-            true => self.last_value_of(&address, now).cloned(),
-            false => at_home,
-        };
-        let (mut changes, unseen) = in_order(at_home, came.into());
+        let Some(mut asking) = cell.asking.take() else { return };
+        if let Some(at_home) = at_home {
+            asking.note(self.shard, at_home);
+        }
+        self.watches.value_bytes -= asking.came_bytes();
+        let (mut changes, unseen) = asking.in_order(self.shard);
         changes.retain(|message| message.expires() > now || message.retain() == RetainOp::Clear);
         let Some(cell) = self.watches.cells.get_mut(index) else { return };
-        cell.unseen = unseen;
+        if let Some((unseen, comes)) = unseen {
+            (cell.unseen, cell.unseen_comes) = (Some(unseen), comes);
+        }
         let mut at = cell.first;
         self.set_cell_value(index, changes.last().cloned());
         while let Some(watcher) = self.watches.watchers.get(at) {
@@ -224,20 +271,20 @@ impl Kernel {
                 return;
             }
             self.watches.value_bytes += message.bytes();
-            asking.came.push_back(message.clone());
+            asking.came.push_back((from.unwrap_or(self.shard), message.clone()));
             if asking.came.len() > EARLY_MAX
-                && let Some(oldest) = asking.came.pop_front()
+                && let Some((_, oldest)) = asking.came.pop_front()
             {
                 self.watches.value_bytes -= oldest.bytes();
             }
             return;
         }
-        if let Some(unseen) = cell.unseen.as_ref().filter(|_| from.is_some()) {
+        if let (Some(unseen), Some(from)) = (&cell.unseen, from) {
             if is_same(unseen, message) {
                 cell.unseen = None;
                 return;
             }
-            if message.ingress() <= unseen.ingress() {
+            if is_older(message, from, unseen, cell.unseen_comes) {
                 // The watchers began with something newer.
                 return;
             }
@@ -299,7 +346,7 @@ impl Kernel {
         let Some(cell) = self.watches.cells.remove(index) else { return };
         if let Some(asking) = cell.asking {
             self.watches.questions.remove(&asking.question);
-            self.watches.value_bytes -= asking.came.iter().map(Message::bytes).sum::<usize>();
+            self.watches.value_bytes -= asking.came_bytes();
         }
         self.routes.remove(&cell.address, |sink| sink.kind == SinkKind::Cell && sink.target == index);
         if !self.is_wanted_here(&cell.address) {
@@ -309,19 +356,49 @@ impl Kernel {
     }
 }
 
-/// What the home has and what came here in the order in which it was published, without what came before the home's; and
-/// what of it may still come.
-fn in_order(at_home: Option<Message>, mut came: Vec<Message>) -> (Vec<Message>, Option<Message>) {
-    let Some(value) = at_home else { return (came, None) };
-    if let Some(at) = came.iter().position(|message| is_same(message, &value)) {
-        came.drain(..at);
-        return (came, None);
+impl Asking {
+    /// The home has this value, and has heard from that shard.
+    fn note(&mut self, by: ShardId, at_home: Option<Message>) {
+        let is_known = match (&self.at_home, &at_home) {
+            (Some(known), Some(value)) => is_same(known, value),
+            (known, value) => known.is_none() && value.is_none(),
+        };
+        if !is_known {
+            self.at_home = at_home;
+            self.answered_since.clear();
+        }
+        self.answered_since.push(by);
     }
-    // It never comes, or is still on its way, and what came is from others or older.
-    let unseen = Some(value.clone());
-    came.retain(|message| message.ingress() > value.ingress());
-    came.insert(0, value);
-    (came, unseen)
+
+    fn came_bytes(&self) -> usize {
+        self.came.iter().map(|(_, message)| message.bytes()).sum()
+    }
+
+    /// What the home has and what came here in the order in which it was published, without what came before the home's;
+    /// and the home's if it did not come here, and whether it will.
+    fn in_order(self, own: ShardId) -> (Vec<Message>, Option<(Message, bool)>) {
+        let mut came: Vec<(ShardId, Message)> = self.came.into();
+        let plain = |came: Vec<(ShardId, Message)>| came.into_iter().map(|(_, message)| message).collect::<Vec<_>>();
+        let Some(value) = self.at_home else { return (plain(came), None) };
+        if let Some(at) = came.iter().position(|(_, message)| is_same(message, &value)) {
+            came.drain(..at);
+            return (plain(came), None);
+        }
+        let shard = ShardId(shard_of(value.publisher()));
+        // What it said over the home comes behind all that it published before it knew of us.
+        let comes = shard != own && !self.answered_since.contains(&shard);
+        came.retain(|(from, message)| !is_older(message, *from, &value, comes));
+        let mut changes = plain(came);
+        changes.insert(0, value.clone());
+        (changes, Some((value, comes)))
+    }
+}
+
+/// Whether a message from some shard was published before the value that a cell began with, which has not come here; with
+/// `comes`, it will. Many messages have the same time: what a shard read at once.
+fn is_older(message: &Message, from: ShardId, unseen: &Message, comes: bool) -> bool {
+    let is_before_it = comes && from.0 == shard_of(unseen.publisher());
+    message.ingress() < unseen.ingress() || (is_before_it && message.ingress() == unseen.ingress())
 }
 
 /// Whether both are one message. A last value whose life was cut short is a copy.

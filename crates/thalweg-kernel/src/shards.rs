@@ -99,6 +99,8 @@ pub enum ShardMessage {
     },
     /// One more shard knows what you watch.
     Vouched {
+        /// That shard.
+        by: ShardId,
         /// The number of the question.
         question: u32,
         /// The last value of the address, whose home the sender is.
@@ -289,8 +291,8 @@ impl Kernel {
             }
             ShardMessage::Done { question } => self.on_done(from, question, now, fx),
             ShardMessage::Watch { address, question } => self.on_watch(from, address, question, now, fx),
-            ShardMessage::Vouch { to, address, question } => self.on_vouch(to, &address, question, now, fx),
-            ShardMessage::Vouched { question, value } => self.on_vouched(question, value, now, fx),
+            ShardMessage::Vouch { to, address, question } => self.on_vouch(from, to, &address, question, now, fx),
+            ShardMessage::Vouched { by, question, value } => self.on_vouched(by, question, value, now, fx),
             ShardMessage::Keep { message } => self.remember_here(message),
             ShardMessage::KeepLast { address, keep } => {
                 self.on_keep_last(&address, keep);
