@@ -188,6 +188,8 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         kept_messages_max: share(config.last_values.messages_max),
         kept_bytes_max: share(config.last_values.bytes_max),
         watches_max: config.coap.observations_max,
+        // The front gives up first, and says so.
+        take_settle_timeout: Span::from_secs(config.coap.take_timeout.secs() + 10),
         journal: config.journal.enabled,
         safety: safety(config.journal.fsync),
         safety_filters: config.journal.filters.iter().map(|(filter, fsync)| (filter.clone(), safety(*fsync))).collect(),
@@ -352,6 +354,8 @@ fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) ->
             config::CoapNotifications::NonConfirmable => Notify::NonConfirmable,
         },
         observer_check: coap.observer_check,
+        discovery: coap.discovery,
+        notify_etag: coap.notify_etag,
         observe_empty: coap.observe_empty,
         auto_create: coap.auto_create,
         emqx_paths: coap.plain_paths,

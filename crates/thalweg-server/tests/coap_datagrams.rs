@@ -201,7 +201,14 @@ fn a_listener_comes_moves_and_goes_by_reload() {
     // The same again changes nothing, and the port is not opened a second time.
     server.reload(configuration(&folder, &sets)).expect("reloaded");
     assert_eq!((address(&server, "coap"), ports(&server).len()), (first, 3));
-    let moved = [&sets[..], &["listeners.coap.bind=127.0.0.2:0", "coap.discovery=false"]].concat();
+    // Limits change for the sockets that are there.
+    let hidden = [&sets[..], &["coap.discovery=false"]].concat();
+    server.reload(configuration(&folder, &hidden)).expect("reloaded");
+    assert_eq!((address(&server, "coap"), ports(&server).len()), (first, 3));
+    for _ in 0..8 {
+        assert_eq!(Peer::new(first).ask(Code::GET, ".well-known/core", b"").code, Code::NOT_FOUND);
+    }
+    let moved = [&sets[..], &["listeners.coap.bind=127.0.0.2:0"]].concat();
     server.reload(configuration(&folder, &moved)).expect("reloaded");
     let second = address(&server, "coap");
     assert_ne!(first, second);

@@ -139,6 +139,7 @@ impl Config {
                 auto_declare_queues: false,
                 plain_paths: false,
                 discovery: false,
+                notify_etag: false,
                 max_age: Span::ZERO,
                 message_bytes_max: 0,
                 max_block_size: 0,

@@ -444,8 +444,10 @@ pub struct Coap {
     pub auto_declare_queues: bool,
     /// Whether `/ps/<topic>` means the topic, too.
     pub plain_paths: bool,
-    /// Whether `/.well-known/core` and lists of topics are answered.
+    /// Whether `/.well-known/core` is answered.
     pub discovery: bool,
+    /// Whether all notifications have an ETag.
+    pub notify_etag: bool,
     /// Max-Age of what does not expire. In whole seconds.
     pub max_age: Span,
     /// Largest body.

@@ -149,8 +149,9 @@ keys! {
     listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
         "Oldest TLS version accepted. DTLS is always 1.2.";
     listener tls.psk_file: File, default "", NewConnections;
-        "File with the keys that DTLS clients share with the broker, one `identity:key in hexadecimal` per line. The \
-         identity is the user. With it, `tls.certificate` and `tls.key` may be left out.";
+        "File with the keys that DTLS clients share with the broker: `identity:key` per line, the key in hexadecimal or as \
+         text in double quotes. The identity is the user. With it, `tls.certificate` and `tls.key` may be left out. When it \
+         changes on disk, it is taken over within seconds, and who is known by a key that has gone must come again.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
          CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
@@ -475,8 +476,11 @@ keys! {
         "Whether `/ps/a/b` means the topic a/b where no CoAP topic has that path: the form that clients of EMQX use. \
          `/ps/data/a/b` always does.";
     broker coap.discovery: Flag, default "true", Now;
-        "Whether clients are told what there is: /.well-known/core, and lists of topics. If not, both are answered with \
-         4.04, and only who knows a topic finds it.";
+        "Whether /.well-known/core tells clients what there is. If not, it is answered with 4.04, and only who knows a \
+         topic's path finds it.";
+    broker coap.notify_etag: Flag, default "false", Now;
+        "Whether notifications that fit one message have an ETag as well, at five bytes each. Those in blocks always have \
+         one.";
     broker coap.max_age: seconds(0, 4_294_967_295), default "60s", Now;
         "How long what does not expire is called fresh (Max-Age). Caches may answer with it for so long, and observers \
          that hear nothing for longer register again.";

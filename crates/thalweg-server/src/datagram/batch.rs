@@ -122,7 +122,7 @@ pub(super) struct Batch<'d> {
     datagrams: Vec<(&'d [u8], u32)>,
     messages: Vec<Message>,
     addresses: Vec<Option<SockaddrStorage>>,
-    /// The newest message to a peer, by a few bits of its address; what collides finds nobody.
+    /// The newest message to each peer, by a few bits of its address and in the first free place from there on.
     newest: [u8; NEWEST],
     source: Option<IpAddr>,
     /// Length of the datagrams in runs, if there are runs.
@@ -144,7 +144,10 @@ pub(super) struct Message {
     segment: usize,
 }
 
-const NEWEST: usize = 128;
+/// Four times as many as there are messages, so that neighbours are few.
+const NEWEST: usize = 4 * MESSAGES_MAX;
+/// Places that are looked at. A peer for which there is no room among them has its datagrams sent one by one.
+const PROBES: usize = 4;
 const NOBODY: u8 = u8::MAX;
 const NO_NEXT: u32 = u32::MAX;
 
@@ -174,7 +177,7 @@ impl<'d> Batch<'d> {
         is_version_6: bool,
         runs: bool,
     ) -> bool {
-        let slot = slot_of(to);
+        let slot = if runs { self.slot_of(to) } else { 0 };
         if runs && self.source == source && self.prolong(slot, to, datagram) {
             return true;
         }
@@ -196,6 +199,21 @@ impl<'d> Batch<'d> {
         self.messages.push(Message { to, first: place, last: place, count: 1, bytes: len, segment: len });
         self.addresses.push(Some(mapped(to, is_version_6).into()));
         true
+    }
+
+    /// Where the newest message to a peer is among [`Batch::newest`], or will be.
+    #[inline]
+    fn slot_of(&self, to: SocketAddr) -> usize {
+        let ip = match to.ip() {
+            IpAddr::V4(ip) => ip.to_bits(),
+            IpAddr::V6(ip) => ip.to_bits() as u32,
+        };
+        let home = ((ip ^ u32::from(to.port())).wrapping_mul(0x9E37_79B1) >> 24) as usize;
+        let is_for = |slot: &usize| match self.newest.get(*slot).map(|place| self.messages.get(usize::from(*place))) {
+            Some(Some(message)) => message.to == to,
+            _ => true,
+        };
+        (0..PROBES).map(|step| (home + step) % NEWEST).find(is_for).unwrap_or(home)
     }
 
     /// Makes the newest message to a peer longer, if there is one that can be.
@@ -293,17 +311,6 @@ impl<'d> Batch<'d> {
         };
         Ok(sent.count())
     }
-}
-
-/// Where a peer is looked for among the newest messages.
-#[inline]
-fn slot_of(to: SocketAddr) -> usize {
-    let ip = match to.ip() {
-        IpAddr::V4(ip) => ip.to_bits(),
-        IpAddr::V6(ip) => ip.to_bits() as u32,
-    };
-    let mixed = (ip ^ u32::from(to.port())).wrapping_mul(0x9E37_79B1);
-    (mixed >> 25) as usize
 }
 
 /// Sends one datagram by a call of its own.
