@@ -469,6 +469,8 @@ impl Links {
     pub fn on_drained(&mut self, id: LinkId, now: Time, kernel: &mut Kernel) {
         if let Some(session) = self.get(id).and_then(|link| link.session) {
             kernel.link_writable(session, id, now, self);
+        } else {
+            CoapStreamFront::on_drained(self, id);
         }
     }
 
@@ -679,14 +681,15 @@ impl Effects for Links {
     }
 
     fn disconnect(&mut self, id: LinkId, why: CloseReason) {
-        // One session among several of a socket; a stream ends, too, but says so itself.
-        if self.is_coap(id) {
+        // One session among several of a socket; a stream ends, too, unless it is itself what ends it just now.
+        if self.is_coap(id) && !matches!(self.get(id).map(|link| &link.front), Some(Front::CoapStream(_))) {
             return self.coap.tell(id, Told::Disconnected);
         }
         self.write(id, |front, out| match front {
             Front::Mqtt(front) => front.disconnect(why, out),
             Front::Amqp(front) => front.disconnect(why, out),
             Front::Stomp(front) => front.disconnect(why, out),
+            Front::CoapStream(front) => front.disconnect(why, out),
             _ => {}
         });
         if let Some(link) = self.get_mut(id) {
@@ -820,6 +823,9 @@ impl Effects for Links {
     fn taken(&mut self, id: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>) {
         self.coap.tell(id, Told::taken(ticket, taken));
     }
+
+    // Filled by the front that asks for it.
+    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
 }
 
 impl Links {

@@ -251,4 +251,6 @@ impl Effects for Nowhere {
     fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
 
     fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
+
+    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
 }

@@ -57,6 +57,8 @@ pub trait Effects {
     fn watch_ended(&mut self, link: LinkId, cookie: u64, why: WatchEnd);
     /// The answer to [`Kernel::take_apart`](crate::Kernel::take_apart); nothing if the queue is empty.
     fn taken(&mut self, link: LinkId, ticket: Ticket, taken: Result<Option<Taken<'_>>, Refusal>);
+    /// The answer to [`Kernel::make_queue`](crate::Kernel::make_queue). What this shard publishes from now on finds the queue.
+    fn queue_made(&mut self, link: LinkId, ticket: Ticket, made: Result<(), Refusal>);
 }
 
 /// Why a watch has ended.

@@ -166,7 +166,21 @@ pub enum ShardMessage {
         /// The answer.
         taken: Result<Option<(TakenId, Message, u32, u64)>, Refusal>,
     },
-    /// What became of it.
+    /// Somebody wants a queue to be made, if there is none of that address.
+    MakeQueue {
+        /// Who asks.
+        asker: Asker,
+        /// The address of the queue.
+        queue: Box<str>,
+    },
+    /// It is there, or cannot be.
+    QueueMade {
+        /// Who asked.
+        asker: Asker,
+        /// The answer.
+        made: Result<(), Refusal>,
+    },
+    /// What became of a message that was taken apart.
     SettleTaken {
         /// The message's number.
         taken: TakenId,
@@ -309,6 +323,12 @@ impl Kernel {
             ShardMessage::Listed { question, found, at } => self.on_listed(from, question, found, at, fx),
             ShardMessage::TakeApart { asker, queue } => self.on_take_apart(from, asker, queue, now, fx),
             ShardMessage::TakenApart { asker, queue, taken } => self.on_taken_apart(asker, queue, taken, now, fx),
+            ShardMessage::MakeQueue { asker, queue } => {
+                let made = self.make_queue_for(from, asker, &queue, now, fx);
+                // Behind what tells that shard of the queue.
+                fx.send(from, ShardMessage::QueueMade { asker, made });
+            }
+            ShardMessage::QueueMade { asker, made } => self.on_queue_made(asker, made, fx),
             ShardMessage::SettleTaken { taken, end } => self.end_taken(taken, end, now, fx),
             ShardMessage::Recall { queue, wanted, cursor } => self.on_recall(from, queue, wanted, cursor, now, fx),
             ShardMessage::Recalled { queue, messages, more } => self.on_recalled(from, queue, messages, more, now, fx),

@@ -4,6 +4,7 @@
 //! any shard, has no line: what he was given is noted here, with the queue, until he says what became of it or his time is
 //! over.
 
+use super::declare::may_use;
 use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
 use crate::access::Permission;
@@ -13,7 +14,7 @@ use crate::ledger::DropReason;
 use crate::shards::{Asker, ShardMessage};
 use crate::timers::TimerKind;
 use crate::{Kernel, home};
-use thalweg_model::{DeathReason, Message, Time};
+use thalweg_model::{Address, DeathReason, Message, Time};
 
 /// A message that was taken by itself and is not settled.
 pub(crate) struct TakenApart {
@@ -83,6 +84,57 @@ impl Kernel {
     /// Says what became of a message that was taken by itself. If its time is over already, nothing happens.
     pub fn settle_taken<E: Effects>(&mut self, taken: TakenId, verdict: Verdict, now: Time, fx: &mut E) {
         self.end_taken(taken, TakenEnd::Settled(verdict), now, fx);
+    }
+
+    /// Has a queue made, wherever queues are, if there is none of that address: one that outlives the broker and has no
+    /// terms. The answer comes through [`Effects::queue_made`], maybe before this returns. An error here is the answer,
+    /// too.
+    pub fn make_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        ticket: Ticket,
+        queue: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
+        if !is_queue_address(queue) || Address::check(queue).is_err() || !self.is_address_within_limits(queue) {
+            return Err(Refusal::Invalid("no queue can have this name"));
+        }
+        if !self.sessions.get(id).is_some_and(|session| may_use(session, queue)) {
+            return Err(Refusal::Denied);
+        }
+        if self.has_queues() {
+            self.make_queue_for(self.shard, asker, queue, now, fx)?;
+            fx.queue_made(link, ticket, Ok(()));
+        } else {
+            fx.send(home(HOME, self.shards), ShardMessage::MakeQueue { asker, queue: queue.into() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn make_queue_for<E: Effects>(
+        &mut self,
+        from: ShardId,
+        asker: Asker,
+        queue: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let Some(index) = self.find_queue(queue) else { return self.add_plain_queue(queue, fx) };
+        let own_shard = self.shard;
+        let Some(known) = self.queue_mut(index) else { return Err(Refusal::NoQueue) };
+        known.used = now;
+        let is_anothers = known.owner.is_some_and(|owner| from != own_shard || owner != asker.session);
+        if is_anothers { Err(Refusal::Locked) } else { Ok(()) }
+    }
+
+    /// A queue is there that another shard asked for, or cannot be.
+    pub(crate) fn on_queue_made<E: Effects>(&mut self, asker: Asker, made: Result<(), Refusal>, fx: &mut E) {
+        if self.is_there(&asker) {
+            fx.queue_made(asker.link, asker.ticket, made);
+        }
     }
 
     pub(crate) fn on_take_apart<E: Effects>(

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use thalweg_model::{Address, Time};
 
 impl Kernel {
-    /// Declares a queue; nothing changes if it is there already just so.
+    /// Declares a queue; nothing changes if it is there already just so. Only where queues are: [`Kernel::has_queues`].
     pub fn declare_queue<E: Effects>(
         &mut self,
         id: SessionId,
@@ -23,6 +23,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<QueueStatus, Refusal> {
+        if !self.has_queues() {
+            return Err(Refusal::Invalid("this is not the shard of queues"));
+        }
         if let Some(index) = self.find_queue(spec.address) {
             self.may_use_queue(id, index)?;
             let queue = self.queue_mut(index).ok_or(Refusal::NoQueue)?;
@@ -283,7 +286,7 @@ impl Kernel {
     }
 }
 
-fn may_use(session: &crate::session::Session, address: &str) -> bool {
+pub(super) fn may_use(session: &crate::session::Session, address: &str) -> bool {
     session.access.allows(Permission::Subscribe, address) || session.access.allows(Permission::Publish, address)
 }
 

@@ -2,7 +2,7 @@
 
 use super::dispatch::HandedOver;
 use super::line::Source;
-use super::{HOME, Item, QueueLimits, is_queue_address};
+use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::group::{Group, LineMember, Waiting};
@@ -33,8 +33,17 @@ impl Kernel {
         if !is_here || !is_queue_address(address) || self.find_queue(address).is_some() {
             return;
         }
-        if self.queue_by_address.len() >= self.limits.queues_max || self.journal_full {
-            return;
+        // Who cannot have it made will find that there is none.
+        let _ = self.add_plain_queue(address, fx);
+    }
+
+    /// Makes a queue that outlives the broker and has no terms.
+    pub(super) fn add_plain_queue<E: Effects>(&mut self, address: &str, fx: &mut E) -> Result<(), Refusal> {
+        if self.queue_by_address.len() >= self.limits.queues_max {
+            return Err(Refusal::TooMany);
+        }
+        if self.journal_full {
+            return Err(Refusal::Full);
         }
         let number = self.next_number();
         let index = self.add_queue(address, number, true, false, None, QueueLimits::default(), Time::ZERO, fx);
@@ -42,6 +51,7 @@ impl Kernel {
             self.persist_queue(index, self.limits.safety, fx);
         }
         self.topology_changed();
+        Ok(())
     }
 
     /// A new group on a queue's address takes from that queue, if it is here. Its entries are the queue's, in the journal,

@@ -279,3 +279,37 @@ fn nothing_is_lost_or_doubled_whoever_takes_and_settles() {
         assert_eq!(world.entries_written(), 0, "seed {seed}");
     }
 }
+
+#[test]
+fn a_queue_is_made_from_any_shard_and_can_be_published_to_at_once() {
+    for shards in 1..4 {
+        let (mut world, _, taker) = world(shards);
+        assert_eq!(world.put(taker, "new", "0"), Outcome::NoMatch);
+        assert_eq!(world.make_queue(taker, "new"), Ok(()));
+        assert_eq!(world.put(taker, "new", "1"), Outcome::Accepted);
+        assert_eq!(world.make_queue(taker, "new"), Ok(()), "it is there");
+        assert_eq!(world.take_apart(taker, "new").expect("it may").expect("a message").text, "1");
+        world.restart();
+        assert_eq!(world.drain_texts("new"), ["1"]);
+    }
+}
+
+#[test]
+fn a_queue_is_not_made_where_it_may_not_be() {
+    for shards in 1..3 {
+        let rules = vec![Rule::allow(Permission::Publish, &q("q")), Rule::allow(Permission::Publish, &q("new"))];
+        let access = Rules::new(rules, Otherwise::Deny).expect("patterns").compile("taker", None);
+        let (mut world, here, taker) = world_with(shards, Limits { queues_max: 2, ..Limits::default() }, access);
+        assert_eq!(world.make_queue(taker, "other"), Err(Refusal::Denied));
+        assert_eq!(world.make_queue(taker, "q"), Ok(()));
+        world.queue(here, "own", &Terms::exclusive());
+        assert_eq!(world.make_queue(taker, "new"), Err(Refusal::TooMany));
+        if shards > 1 {
+            let refused = world.declare(taker, "new", &Terms::default());
+            assert!(matches!(refused, Err(Refusal::Invalid(_))), "{refused:?}");
+        }
+    }
+    let (mut world, here, taker) = world(2);
+    world.queue(here, "own", &Terms::exclusive());
+    assert_eq!(world.make_queue(taker, "own"), Err(Refusal::Locked));
+}

@@ -52,6 +52,7 @@ struct Link {
     closed: Option<CloseReason>,
     answers: Vec<Answer>,
     taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
+    made: VecDeque<(Ticket, Result<(), Refusal>)>,
     /// What it is sent waits for the journal.
     held: bool,
     /// Messages larger than this are refused.
@@ -195,6 +196,10 @@ impl Effects for Out {
             })
         });
         self.link(link).taken.push_back((ticket, taken));
+    }
+
+    fn queue_made(&mut self, link: LinkId, ticket: Ticket, made: Result<(), Refusal>) {
+        self.link(link).made.push_back((ticket, made));
     }
 }
 
@@ -520,6 +525,7 @@ impl World {
             closed: None,
             answers: Vec::new(),
             taken: VecDeque::new(),
+            made: VecDeque::new(),
             held: false,
             bytes_max: usize::MAX,
         });
@@ -719,6 +725,17 @@ impl World {
             self.run(who.shard, |kernel, out, now| kernel.take_apart(who.session, who.link, 7, &q(queue), now, out));
         match (asked, self.taken(who)) {
             (Ok(()), Some((7, taken))) => taken,
+            (Err(refusal), None) => Err(refusal),
+            other => panic!("{other:?} instead of one answer"),
+        }
+    }
+
+    /// Has a queue made if there is none, from any shard.
+    pub fn make_queue(&mut self, who: Who, queue: &str) -> Result<(), Refusal> {
+        let asked =
+            self.run(who.shard, |kernel, out, now| kernel.make_queue(who.session, who.link, 6, &q(queue), now, out));
+        match (asked, self.out.link(who.link).made.pop_front()) {
+            (Ok(()), Some((6, made))) => made,
             (Err(refusal), None) => Err(refusal),
             other => panic!("{other:?} instead of one answer"),
         }

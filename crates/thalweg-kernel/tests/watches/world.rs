@@ -102,6 +102,8 @@ impl Effects for Out {
     }
 
     fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
+
+    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
 }
 
 /// Somebody with a session.
