@@ -1,14 +1,20 @@
 //! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
 
 use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use thalweg_coap::stream::{Event, ServerSide, StreamSettings};
-use thalweg_coap::{Code, Encoder, Kind, Message, Token, option, stream};
+use thalweg_coap::stream::{self, StreamSettings};
+use thalweg_coap::{
+    Code, Datagrams, Delivery, Encoder, Event, Kind, Message, Notified, RelationId, Response, ServerSettings,
+    ServerSide, SharedBody, Token, option,
+};
+use thalweg_wire::Time;
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 7] = [
+const OPERATIONS: [Operation; 11] = [
     ("decode_put", decode_put),
     ("decode_put_and_read_it", decode_put_and_read_it),
     ("decode_ack", decode_ack),
@@ -16,6 +22,10 @@ const OPERATIONS: [Operation; 7] = [
     ("encode_notification", encode_notification),
     ("stream_decode_put", stream_decode_put),
     ("stream_encode_notification", stream_encode_notification),
+    ("serve_put", serve_put),
+    ("serve_repeated_put", serve_repeated_put),
+    ("notify", notify),
+    ("notify_confirmably", notify_confirmably),
 ];
 
 /// 60 bytes under `ps/data/plant/temp`.
@@ -107,16 +117,16 @@ fn encode_notification(count: u32) {
 fn stream_decode_put(count: u32) {
     let mut message = Vec::new();
     stream::encode(&mut message, Code::PUT, Token::from_number(0x1234), put_options, &PAYLOAD);
-    let mut server = ServerSide::new(StreamSettings::default());
+    let mut server = stream::ServerSide::new(StreamSettings::default());
     server.handle_input(&[0x00, 0xE1]).expect("CSM");
     for _ in 0..count {
         let (_, event) = server.handle_input(black_box(&message)).expect("legal").expect("complete");
-        assert!(matches!(black_box(event), Event::Request(_)));
+        assert!(matches!(black_box(event), stream::Event::Request(_)));
     }
 }
 
 fn stream_encode_notification(count: u32) {
-    let mut server = ServerSide::new(StreamSettings::default());
+    let mut server = stream::ServerSide::new(StreamSettings::default());
     server.handle_input(&[0x00, 0xE1]).expect("CSM");
     let mut out = Vec::with_capacity(1 << 10);
     server.open(&mut out);
@@ -128,5 +138,90 @@ fn stream_encode_notification(count: u32) {
         };
         server.respond(token, Code::CONTENT, options, black_box(&PAYLOAD), &mut out).expect("small");
         black_box(&out);
+    }
+}
+
+/// A server in datagrams without a limit on notifications, and its first peer.
+fn served() -> (ServerSide, SocketAddr, Datagrams) {
+    let settings = ServerSettings {
+        remembered_max: 1024,
+        notifications_per_round_trip: 0,
+        confirm_every: 255,
+        addresses_are_proven: true,
+        ..ServerSettings::default()
+    };
+    (ServerSide::new(Arc::new(settings), 1), SocketAddr::from(([10, 0, 0, 1], 5683)), Datagrams::new())
+}
+
+/// A confirmable PUT of 60 bytes, a new one each time, answered with 2.04 at once.
+fn serve_put(count: u32) {
+    let (mut server, peer, mut out) = served();
+    let mut datagram = put();
+    for n in 0..count {
+        datagram[2..4].copy_from_slice(&(n as u16).to_be_bytes());
+        out.clear();
+        let event = server.handle_datagram(peer, black_box(&datagram), Time::from_secs(1), &mut out);
+        if let Some(Event::Request(request)) = event {
+            server.respond(request.exchange, &Response::of(Code::CHANGED), Time::from_secs(1), &mut out);
+        }
+        black_box(out.bytes());
+    }
+}
+
+/// The same one again and again.
+fn serve_repeated_put(count: u32) {
+    let (mut server, peer, mut out) = served();
+    let datagram = put();
+    for _ in 0..count {
+        out.clear();
+        let event = server.handle_datagram(peer, black_box(&datagram), Time::from_secs(1), &mut out);
+        if let Some(Event::Request(request)) = event {
+            server.respond(request.exchange, &Response::of(Code::CHANGED), Time::from_secs(1), &mut out);
+        }
+        black_box(out.bytes());
+    }
+}
+
+/// A server with an observer of whom a round trip is known.
+fn observed() -> (ServerSide, SocketAddr, RelationId, Datagrams) {
+    let (mut server, peer, mut out) = served();
+    let now = Time::from_secs(1);
+    let mut get = Vec::new();
+    Encoder::start(&mut get, Kind::Confirmable, Code::GET, 7, Token::from_number(0x1234)).uint(option::OBSERVE, 0);
+    let Some(Event::Request(request)) = server.handle_datagram(peer, &get, now, &mut out) else { panic!("no request") };
+    let relation = server.observe(request.exchange, 1, None, now).expect("room");
+    server.respond(request.exchange, &Response::of(Code::CONTENT), now, &mut out);
+    (server, peer, relation, out)
+}
+
+fn acknowledge(server: &mut ServerSide, peer: SocketAddr, out: &mut Datagrams) {
+    let sent = out.iter().last().map(|(_, datagram)| [0x60, 0, datagram[2], datagram[3]]);
+    server.handle_datagram(peer, &sent.expect("it was sent"), Time::from_secs(1), out);
+    out.clear();
+}
+
+/// A notification of 60 bytes that is not confirmable; one in 255 is.
+fn notify(count: u32) {
+    let (mut server, peer, relation, mut out) = observed();
+    let body = Arc::new(SharedBody::new(Code::CONTENT, &[], &PAYLOAD));
+    for _ in 0..count {
+        out.clear();
+        let notified = server.notify(relation, black_box(&body), Delivery::Auto, Time::from_secs(1), &mut out);
+        if notified == (Notified::Sent { confirmable: true }) {
+            acknowledge(&mut server, peer, &mut out);
+        }
+        black_box(out.bytes());
+    }
+}
+
+/// A confirmable one, and its acknowledgement.
+fn notify_confirmably(count: u32) {
+    let (mut server, peer, relation, mut out) = observed();
+    let body = Arc::new(SharedBody::new(Code::CONTENT, &[], &PAYLOAD));
+    for _ in 0..count {
+        out.clear();
+        let notified = server.notify(relation, black_box(&body), Delivery::Confirmable, Time::from_secs(1), &mut out);
+        assert_eq!(notified, Notified::Sent { confirmable: true });
+        acknowledge(&mut server, peer, &mut out);
     }
 }
