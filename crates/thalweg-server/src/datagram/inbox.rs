@@ -35,6 +35,14 @@ impl Inbox {
         }
     }
 
+    /// How many datagrams there are, and their bytes.
+    pub(super) fn count(&self) -> (u64, u64) {
+        self.arrivals.iter().fold((0, 0), |(datagrams, bytes), arrival| {
+            let len = u64::from(arrival.len);
+            (datagrams + len.div_ceil(u64::from(arrival.segment.max(1))), bytes + len)
+        })
+    }
+
     /// The datagrams in the order in which they came. One without a byte is not there.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         self.arrivals.iter().flat_map(|arrival| {

@@ -173,10 +173,9 @@ impl DatagramSocket {
                 // Fewer than there was room for have emptied the socket; the next make a new event.
                 self.is_readable = received == SLOTS;
                 self.counts.receive_calls += 1;
-                for (_, datagram) in inbox.datagrams() {
-                    self.counts.received += 1;
-                    self.counts.received_bytes += datagram.len() as u64;
-                }
+                let (datagrams, bytes) = inbox.count();
+                self.counts.received += datagrams;
+                self.counts.received_bytes += bytes;
                 received > 0
             }
             Err(Errno::EINTR) => false,

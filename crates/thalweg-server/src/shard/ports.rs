@@ -217,11 +217,16 @@ impl Shard {
         let Some(index) = event.token().0.checked_sub(FIRST_TOKEN) else { return false };
         let waiting_max = self.settings.links.output_max;
         if let Some(port) = self.ports.at(index) {
-            if event.is_writable() {
-                port.socket.on_writable(waiting_max);
-            }
             if event.is_readable() || event.is_error() {
                 port.socket.on_readable();
+            }
+            if event.is_writable() {
+                let was_blocked = port.socket.is_blocked();
+                port.socket.on_writable(waiting_max);
+                if was_blocked {
+                    let link = port.link;
+                    self.flush_port(link);
+                }
             }
         }
         true
@@ -393,6 +398,10 @@ impl Shard {
     pub(super) fn flush_port(&mut self, link: LinkId) {
         let Some(index) = self.ports.index_of(link) else { return };
         let waiting_max = self.settings.links.output_max;
+        if self.ports.at(index).is_none_or(|port| port.socket.is_blocked()) {
+            // What is with the front still can be replaced by something newer.
+            return;
+        }
         let mut out = std::mem::take(&mut self.ports.out);
         self.links.take_datagrams(link, &mut out);
         let mut sealed = std::mem::take(&mut self.ports.sealed);
