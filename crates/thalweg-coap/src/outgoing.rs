@@ -89,6 +89,20 @@ impl SharedBody {
         size_of::<Self>() + self.before.capacity() + self.after.capacity() + self.large.capacity()
     }
 
+    /// Whether it is larger than a block.
+    pub(crate) fn is_large(&self) -> bool {
+        !self.large.is_empty()
+    }
+
+    /// Options and payload again, for whoever sends it in another form.
+    pub(crate) fn with_parts<R>(&self, of: impl FnOnce(&[OptionOut<'_>], &[u8]) -> R) -> R {
+        let (before, _) = Options::decode(&self.before).unwrap_or((Options::EMPTY, &[]));
+        let (after, small) = Options::decode(&self.after).unwrap_or((Options::EMPTY, &[]));
+        let after = after.iter().map(|(number, value)| (number.saturating_add(option::OBSERVE), value));
+        let options: Vec<OptionOut<'_>> = before.iter().chain(after).map(|(n, v)| (n, Value::Opaque(v))).collect();
+        of(&options, if self.large.is_empty() { small } else { &self.large })
+    }
+
     /// How many bytes it adds to head and token, Observe included and at its longest, in one message.
     pub(crate) fn encoded_len(&self, block_exponent: u8) -> usize {
         let block = 16 << block_exponent.min(Block::SIZE_EXPONENT_MAX);

@@ -151,16 +151,40 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), NotSent> {
-        if self.state == State::Closed {
-            return Err(NotSent::Closed);
-        }
         let message_bytes_max = self.peer.message_bytes_max;
         if payload.len() > message_bytes_max as usize {
             return Err(NotSent::TooLarge { message_bytes_max });
         }
+        self.say_body(
+            code,
+            token,
+            payload.len(),
+            |out| {
+                let mut encoder = Encoder::body(out);
+                options(&mut encoder);
+                encoder.payload(payload);
+            },
+            out,
+        )
+    }
+
+    /// The same, everything behind the token by `body`, most of which is a payload of about `payload_bytes`.
+    #[inline]
+    pub fn say_body(
+        &mut self,
+        code: Code,
+        token: Token,
+        payload_bytes: usize,
+        body: impl FnOnce(&mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        if self.state == State::Closed {
+            return Err(NotSent::Closed);
+        }
         self.open(out);
         let start = out.len();
-        let len = frame::encode(out, code, token, options, payload);
+        let len = frame::encode_body(out, code, token, payload_bytes, body);
+        let message_bytes_max = self.peer.message_bytes_max;
         if len > message_bytes_max as usize {
             out.truncate(start);
             return Err(NotSent::TooLarge { message_bytes_max });

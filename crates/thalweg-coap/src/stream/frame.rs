@@ -95,9 +95,25 @@ pub fn encode(
     options: impl FnOnce(&mut Encoder<'_>),
     payload: &[u8],
 ) -> usize {
+    encode_body(out, code, token, payload.len(), |out| {
+        let mut encoder = Encoder::body(out);
+        options(&mut encoder);
+        encoder.payload(payload);
+    })
+}
+
+/// The same, everything behind the token by `body`, most of which is a payload of about `payload_bytes`.
+#[inline]
+pub(super) fn encode_body(
+    out: &mut Vec<u8>,
+    code: Code,
+    token: Token,
+    payload_bytes: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> usize {
     let start = out.len();
     // Options are rarely long, so the payload tells how many bytes the length will take. Room is left for that many.
-    let room = match payload.len() {
+    let room = match payload_bytes {
         0 => 0,
         1..230 => 1,
         230..65_000 => 2,
@@ -109,9 +125,7 @@ pub fn encode(
     out.push(code.0);
     out.extend_from_slice(token.as_slice());
     let body = out.len();
-    let mut encoder = Encoder::body(out);
-    options(&mut encoder);
-    encoder.payload(payload);
+    write(out);
     let extended = put_length(out.len() - body, &mut head);
     if extended != room {
         move_body(out, behind_room, start + 1 + extended);

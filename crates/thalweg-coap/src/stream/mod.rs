@@ -8,6 +8,8 @@ mod client;
 mod connection;
 mod fault;
 mod frame;
+mod reply;
+mod requests;
 mod server;
 mod signal;
 #[cfg(test)]
@@ -18,6 +20,7 @@ pub use client::{ClientEvent, ClientSide};
 pub use connection::{NotSent, StreamSettings};
 pub use fault::PeerFault;
 pub use frame::{StreamMessage, decode, encode};
+pub use requests::{Requests, StreamEvent, StreamRequest};
 pub use server::{Event, ServerSide};
 pub use signal::{Abort, Csm, Release};
 pub use websocket::{WebSocketMessage, append_from_websocket, decode_websocket, encode_websocket, next_for_websocket};

@@ -98,6 +98,19 @@ impl ServerSide {
         self.connection.say(code, token, options, payload, out)
     }
 
+    /// The same with a body that is encoded already, of about so many bytes.
+    #[inline]
+    pub(super) fn respond_encoded(
+        &mut self,
+        token: Token,
+        code: Code,
+        bytes: usize,
+        body: impl FnOnce(&mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        self.connection.say_body(code, token, bytes, body, out)
+    }
+
     /// Asks whether the client is there.
     pub fn ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
         self.connection.ping(Code::PING, token, custody, out);

@@ -354,7 +354,7 @@ fn is_request(datagram: &[u8]) -> bool {
 }
 
 /// What somebody is told who may not come in.
-fn stay_out(why: LoginRefusal) -> Answer {
+pub(super) fn stay_out(why: LoginRefusal) -> Answer {
     match why {
         LoginRefusal::Busy => Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in"),
         LoginRefusal::BadUserOrPassword | LoginRefusal::NotAuthorized | LoginRefusal::BadMethod => Answer::words(

@@ -98,7 +98,7 @@ impl<S: Side> Handler<S> {
             relations: Relations::default(),
             registrations: HashMap::default(),
             bodies: Bodies::default(),
-            calls: Calls::default(),
+            calls: Calls::new(nonce as u32),
             takes: HashMap::default(),
             take_last: 0,
             known: HashSet::default(),

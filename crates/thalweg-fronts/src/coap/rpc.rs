@@ -21,19 +21,20 @@ pub(super) struct Calls<X> {
     /// When each is over, by the time at which it began.
     due: VecDeque<(Time, u64)>,
     len: usize,
-}
-
-impl<X> Default for Calls<X> {
-    fn default() -> Self {
-        Calls { slots: Vec::new(), free: Vec::new(), due: VecDeque::new(), len: 0 }
-    }
+    /// What numbers begin with: links are numbered again, and what is meant for one must not be taken for another's.
+    first: u32,
 }
 
 impl<X> Calls<X> {
+    /// None yet; `first` is what their numbers begin with.
+    pub(super) fn new(first: u32) -> Self {
+        Calls { slots: Vec::new(), free: Vec::new(), due: VecDeque::new(), len: 0, first }
+    }
+
     /// Adds one; its number, which names no other for a long time.
     fn insert(&mut self, exchange: X, due: Time) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
+            self.slots.push((self.first, None));
             self.slots.len() as u32 - 1
         });
         let Some((generation, slot)) = self.slots.get_mut(index as usize) else { return u64::MAX };
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_call_is_answered_once_and_not_after_its_time() {
-        let mut calls = Calls::default();
+        let mut calls = Calls::new(7);
         let at = Time::from_secs;
         let (one, two, three) = (calls.insert(1, at(10)), calls.insert(2, at(20)), calls.insert(3, at(15)));
         assert_eq!((calls.take(one), calls.take(one)), (Some(1), None));

@@ -87,6 +87,12 @@ impl Shared {
         }
     }
 
+    /// A link is gone.
+    pub(super) fn forget(&mut self, link: LinkId) {
+        self.inbox.retain(|(of, _)| *of != link);
+        self.changed.retain(|(of, _)| *of != link);
+    }
+
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         !self.inbox.is_empty() || !self.changed.is_empty() || !self.for_all.is_empty()

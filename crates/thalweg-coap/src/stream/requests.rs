@@ -1,0 +1,627 @@
+//! The server's end of a connection, with what it keeps of requests: which wait for an answer, who observes, and which are
+//! in blocks. The stream's sibling of the message layer that datagrams have. §5.4, §6, §7
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use thalweg_wire::{Span, Time};
+
+use super::reply::{Reply, Said};
+use super::{Event, NotSent, PeerFault, ServerSide, StreamMessage, StreamSettings};
+use crate::blockwise::{Gathered, KeptResponses, Part, Transfers, key_of};
+use crate::outgoing::{merged, put};
+use crate::{
+    Block, Code, Encoder, ExchangeId, NoResponse, Notified, Observe, ObserveRefused, OptionOut, Options, RelationId,
+    Response, ServerSettings, SharedBody, Token, Value, option,
+};
+
+/// What came on a connection and matters to an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent<'b> {
+    /// A request: [`Requests::respond`] to it now or later.
+    Request(StreamRequest<'b>),
+    /// The client has told what it can do; requests may follow.
+    Opened,
+    /// The client has got the response of [`Requests::respond_confirmed`] that has this cookie.
+    Confirmed {
+        /// What the application calls it.
+        cookie: u64,
+    },
+    /// The client wants the connection to end: it may when [`Requests::is_done`].
+    Released,
+    /// The client has ended the connection, and said why.
+    Aborted {
+        /// In words for a person.
+        diagnostic: &'b [u8],
+    },
+    /// Nothing that the application would have to do with.
+    Nothing,
+}
+
+/// A request on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamRequest<'b> {
+    /// What to answer.
+    pub exchange: ExchangeId,
+    /// The method, which may be one that nobody knows.
+    pub code: Code,
+    /// Its options; of a request in blocks, those of its last block.
+    pub options: Options<'b>,
+    /// Its payload, put together if it came in blocks.
+    pub payload: Cow<'b, [u8]>,
+    /// What it says of observing.
+    pub observe: Option<Observe>,
+    /// What the application called the observation that the client had with this token. It has ended.
+    pub ended: Option<u64>,
+}
+
+/// The server's end of one connection: bytes in, events out; verbs append bytes to the caller's buffer.
+///
+/// [`ServerSettings`] say what holds for its requests, as far as it has to do with streams: options that are understood,
+/// rates, blocks, observations of a peer, and how long an answer may take.
+#[derive(Debug)]
+pub struct Requests {
+    settings: Arc<ServerSettings>,
+    machine: ServerSide,
+    hasher: FixedState,
+    /// Those that wait for an answer, by number; numbers rise.
+    exchanges: HashMap<u64, Exchange, FixedState>,
+    /// Observations by number, and their numbers by token.
+    relations: HashMap<u64, Relation, FixedState>,
+    by_token: HashMap<Token, u64, FixedState>,
+    /// The last number of an exchange or an observation.
+    number: u64,
+    /// When exchanges must be looked at; may be early.
+    look_at: Time,
+    transfers: Transfers,
+    kept: KeptResponses,
+    /// Kept responses that are to be confirmed when their last block has left: key and cookie.
+    to_confirm: Vec<(u64, u64)>,
+    /// Pings whose Pong waits for all exchanges up to a number.
+    pings: VecDeque<(u64, Token)>,
+    /// Until when the requests that came use the client's rate up.
+    requests_until: Time,
+    is_released: bool,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+struct Exchange {
+    token: Token,
+    code: Code,
+    observe: Option<Observe>,
+    no_response: NoResponse,
+    relation: Option<u64>,
+    block1: Option<Block>,
+    block2: Option<Block>,
+    /// What further blocks of its response are recognized by.
+    key: u64,
+    /// When it is answered with 5.03.
+    until: Time,
+}
+
+#[derive(Debug)]
+struct Relation {
+    token: Token,
+    cookie: u64,
+    /// The blocks that the observer asked for.
+    block2: Option<Block>,
+}
+
+/// What was made of Block1.
+enum Body<'b> {
+    /// This is the whole payload.
+    Whole(Cow<'b, [u8]>),
+    /// The block has been answered.
+    Answered,
+}
+
+/// Pings that may wait; further ones are answered at once, without Custody.
+const PINGS_MAX: usize = 16;
+
+/// For how many seconds a client ought to wait that was refused because there is too much to do.
+const OVERLOADED_SECONDS: u32 = 10;
+
+impl Requests {
+    /// A connection that waits for CSM. `seed` is the key of hashes: nobody outside should know it.
+    pub fn new(settings: Arc<ServerSettings>, stream: StreamSettings, seed: u64) -> Requests {
+        let hasher = FixedState::with_seed(seed);
+        Requests {
+            settings,
+            machine: ServerSide::new(stream),
+            exchanges: HashMap::with_hasher(hasher.clone()),
+            relations: HashMap::with_hasher(hasher.clone()),
+            by_token: HashMap::with_hasher(hasher.clone()),
+            hasher,
+            number: 0,
+            look_at: Time::NEVER,
+            transfers: Transfers::default(),
+            kept: KeptResponses::default(),
+            to_confirm: Vec::new(),
+            pings: VecDeque::new(),
+            requests_until: Time::ZERO,
+            is_released: false,
+        }
+    }
+
+    /// Whether the client's CSM came and the connection has not ended.
+    pub fn is_open(&self) -> bool {
+        self.machine.is_open()
+    }
+
+    /// Whether the client has asked for the end, and everything is answered.
+    pub fn is_done(&self) -> bool {
+        self.is_released && self.exchanges.is_empty()
+    }
+
+    /// Whether the client has asked for the end.
+    pub fn is_released(&self) -> bool {
+        self.is_released
+    }
+
+    /// How many requests wait for an answer.
+    pub fn waiting(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// How many observations there are.
+    pub fn relations(&self) -> usize {
+        self.relations.len()
+    }
+
+    /// The next message out of `bytes`; as [`ServerSide::handle_input`].
+    pub fn handle_input<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<(usize, StreamEvent<'b>)>, PeerFault> {
+        let Some((consumed, event)) = self.machine.handle_input(bytes)? else { return Ok(None) };
+        let event = match event {
+            Event::Request(message) => {
+                self.on_request(message, now, out).map_or(StreamEvent::Nothing, StreamEvent::Request)
+            }
+            Event::Csm(_) => {
+                self.machine.open(out);
+                StreamEvent::Opened
+            }
+            Event::Ping { token, custody } => {
+                self.on_ping(token, custody, out);
+                StreamEvent::Nothing
+            }
+            Event::Pong { token, .. } => match token.number() {
+                Some(cookie @ 1..) => StreamEvent::Confirmed { cookie },
+                _ => StreamEvent::Nothing,
+            },
+            Event::Release(_) => {
+                self.is_released = true;
+                StreamEvent::Released
+            }
+            Event::Abort(abort) => StreamEvent::Aborted { diagnostic: abort.diagnostic },
+            Event::Ignored => StreamEvent::Nothing,
+        };
+        Ok(Some((consumed, event)))
+    }
+
+    fn on_request<'b>(
+        &mut self,
+        message: StreamMessage<'b>,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Option<StreamRequest<'b>> {
+        if !self.check(&message, now, out) {
+            return None;
+        }
+        let StreamMessage { code, token, options, .. } = message;
+        let block2 = match options.uint(option::BLOCK2) {
+            None => None,
+            Some(value) => match Block::decode_bert(value) {
+                Some(block) => Some(block),
+                None => {
+                    self.answer(&message, Code::BAD_REQUEST, &[], out);
+                    return None;
+                }
+            },
+        };
+        let is_further = block2.is_some_and(|block| block.number > 0);
+        let is_safe = code == Code::GET || code == Code::FETCH;
+        let key = key_of(&self.hasher, 0, code, &options);
+        let (block1, payload) = match self.take_block1(&message, key, now, out) {
+            (block1, Body::Whole(payload)) => (block1, payload),
+            (_, Body::Answered) => return None,
+        };
+        if is_further
+            && let Some(block) = block2
+            && self.serve_kept(&message, is_safe, key, block, now, out)
+        {
+            return None;
+        }
+        // Some say Observe again in requests for further blocks; these neither begin nor end anything.
+        let observe = options.uint(option::OBSERVE).filter(|_| is_safe && !is_further).and_then(Observe::decode);
+        let ended = match observe {
+            Some(_) => self.by_token.get(&token).copied().and_then(|number| self.end(number)),
+            None => None,
+        };
+        self.number += 1;
+        let exchange = Exchange {
+            token,
+            code,
+            observe,
+            no_response: no_response(&options),
+            relation: None,
+            block1,
+            block2,
+            key,
+            until: now + self.settings.answer_within,
+        };
+        self.look_at = self.look_at.min(exchange.until);
+        self.exchanges.insert(self.number, exchange);
+        Some(StreamRequest {
+            exchange: exchange_id(self.number),
+            code,
+            options,
+            payload,
+            observe,
+            ended: ended.map(|relation| relation.cookie),
+        })
+    }
+
+    /// Whether a request may be carried out, by its options and the client's rate.
+    #[inline]
+    fn check(&mut self, message: &StreamMessage<'_>, now: Time, out: &mut Vec<u8>) -> bool {
+        if let Some(wait) = self.over_rate(now) {
+            let age = (option::MAX_AGE, Value::Uint(wait.secs_ceil().clamp(1, 3600) as u32));
+            self.answer(message, Code::TOO_MANY_REQUESTS, &[Some(age)], out);
+            return false;
+        }
+        let understood = &self.settings.understood_options;
+        let understands = |number| matches!(number, option::BLOCK1 | option::BLOCK2) || understood.contains(&number);
+        let refusal = match message.options.refused(understands) {
+            // RFC 7252 §5.10.2
+            Some(option::PROXY_URI | option::PROXY_SCHEME) => Code::PROXYING_NOT_SUPPORTED,
+            Some(_) => Code::BAD_OPTION,
+            // RFC 8768 §3
+            None if message.options.uint(option::HOP_LIMIT) == Some(0) => Code::BAD_REQUEST,
+            None => return true,
+        };
+        self.answer(message, refusal, &[], out);
+        false
+    }
+
+    /// How long the client ought to wait, if it asks more often than it may. RFC 8516
+    #[inline]
+    fn over_rate(&mut self, now: Time) -> Option<Span> {
+        let rate = u64::from(self.settings.requests_per_second);
+        if rate == 0 {
+            return None;
+        }
+        let each = 1_000_000_000 / rate.min(1_000_000_000);
+        let burst = Span::from_nanos(each * u64::from(self.settings.request_burst.max(1)));
+        let next = self.requests_until.max(now) + Span::from_nanos(each);
+        if next.since(now) <= burst {
+            self.requests_until = next;
+            return None;
+        }
+        Some(next.since(now + burst))
+    }
+
+    /// Takes a payload, or a block of one. RFC 7959 §2.3, RFC 8323 §6
+    fn take_block1<'b>(
+        &mut self,
+        message: &StreamMessage<'b>,
+        key: u64,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> (Option<Block>, Body<'b>) {
+        let most = self.settings.transfer_bytes_max;
+        let too_large = (option::SIZE1, Value::Uint(most.min(u32::MAX as usize) as u32));
+        let bytes = message.payload;
+        let Some(value) = message.options.uint(option::BLOCK1) else {
+            if bytes.len() > most {
+                self.answer(message, Code::REQUEST_ENTITY_TOO_LARGE, &[Some(too_large)], out);
+                return (None, Body::Answered);
+            }
+            return (None, Body::Whole(Cow::Borrowed(bytes)));
+        };
+        // Several units in one message, but for the last one whole ones.
+        let is_of_units = |block: Block| match block.size_exponent {
+            Block::BERT => !bytes.is_empty() && bytes.len().is_multiple_of(block.size()),
+            _ => bytes.len() == block.size(),
+        };
+        let Some(block) = Block::decode_bert(value).filter(|block| !block.more || is_of_units(*block)) else {
+            self.answer(message, Code::BAD_REQUEST, &[], out);
+            return (None, Body::Answered);
+        };
+        let announced = message.options.uint(option::SIZE1).unwrap_or(0) as usize;
+        let part = Part { key, peer: 0, offset: block.offset(), bytes, more: block.more };
+        let gathered = match announced > most {
+            true => Gathered::TooLarge,
+            false => self.transfers.gather(part, &self.settings, now),
+        };
+        let own = Some((option::BLOCK1, Value::Uint(block.encode())));
+        let age = Some((option::MAX_AGE, Value::Uint(OVERLOADED_SECONDS)));
+        let (code, options) = match gathered {
+            Gathered::Whole(body) => {
+                return (Some(Block { more: false, ..block }), Body::Whole(Cow::Owned(body)));
+            }
+            Gathered::More => (Code::CONTINUE, [own, None]),
+            Gathered::Gap => (Code::REQUEST_ENTITY_INCOMPLETE, [own, None]),
+            Gathered::TooLarge => (Code::REQUEST_ENTITY_TOO_LARGE, [own, Some(too_large)]),
+            Gathered::Full => (Code::SERVICE_UNAVAILABLE, [age, None]),
+        };
+        self.answer(message, code, &options, out);
+        (None, Body::Answered)
+    }
+
+    /// Serves a further block of a response that was kept. False if there is none, and the request asks for no more than
+    /// the application may show again.
+    fn serve_kept(
+        &mut self,
+        message: &StreamMessage<'_>,
+        is_safe: bool,
+        key: u64,
+        block: Block,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(kept) = self.kept.get(key, now) else {
+            if !is_safe {
+                self.answer(message, Code::REQUEST_ENTITY_INCOMPLETE, &[], out);
+            }
+            return !is_safe;
+        };
+        let options = Options::decode(&kept.options).map(|(options, _)| options).unwrap_or_default();
+        let options: Vec<OptionOut<'_>> = options.iter().map(|(n, value)| (n, Value::Opaque(value))).collect();
+        let reply = Reply {
+            token: message.token,
+            code: kept.code,
+            options: &options,
+            observes: false,
+            block1: None,
+            block2: Some(block),
+            payload: &kept.payload,
+        };
+        if reply.say(&mut self.machine, self.settings.block_exponent_max, out) == Said::Whole
+            && let Some(at) = self.to_confirm.iter().position(|(of, _)| *of == key)
+        {
+            let (_, cookie) = self.to_confirm.swap_remove(at);
+            self.machine.ping(Token::from_number(cookie), true, out);
+        }
+        true
+    }
+
+    /// Answers a request without the application.
+    fn answer(
+        &mut self,
+        message: &StreamMessage<'_>,
+        code: Code,
+        options: &[Option<OptionOut<'_>>],
+        out: &mut Vec<u8>,
+    ) {
+        if !no_response(&message.options).suppresses(code) {
+            let write = |encoder: &mut Encoder<'_>| {
+                options.iter().flatten().for_each(|(number, value)| put(encoder, *number, *value));
+            };
+            // It is as small as a message can be: nobody takes less.
+            let _ = self.machine.respond(message.token, code, write, &[], out);
+        }
+    }
+
+    /// Answers a request. Says whether it still waited.
+    pub fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time, out: &mut Vec<u8>) -> bool {
+        let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else { return false };
+        self.say(&exchange, response, now, out);
+        self.answer_pings(out);
+        true
+    }
+
+    /// Answers a request and asks for a sign that the answer has arrived: [`StreamEvent::Confirmed`] with this cookie, which
+    /// is not 0. The client has got it when it answers a Ping behind it. False if nobody waits for the answer.
+    pub fn respond_confirmed(
+        &mut self,
+        exchange: ExchangeId,
+        cookie: u64,
+        response: &Response<'_>,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else { return false };
+        if exchange.no_response.suppresses(response.code) {
+            return false;
+        }
+        match self.say(&exchange, response, now, out) {
+            Said::Whole => self.machine.ping(Token::from_number(cookie), true, out),
+            Said::Part => {
+                // Of two responses to the same request only the later has further blocks.
+                self.to_confirm.retain(|(key, _)| *key != exchange.key);
+                self.keep(exchange.key, response, now);
+                self.to_confirm.push((exchange.key, cookie));
+            }
+            Said::Nothing => return false,
+        }
+        self.answer_pings(out);
+        true
+    }
+
+    /// The answer of a request will take long; whoever gives it sees to it that it does not take for ever.
+    pub fn respond_later(&mut self, exchange: ExchangeId) {
+        if let Some(exchange) = self.exchanges.get_mut(&number_of(exchange)) {
+            exchange.until = Time::NEVER;
+        }
+    }
+
+    fn say(&mut self, exchange: &Exchange, response: &Response<'_>, now: Time, out: &mut Vec<u8>) -> Said {
+        if !response.code.is_success()
+            && let Some(relation) = exchange.relation
+        {
+            self.end(relation);
+        }
+        if exchange.no_response.suppresses(response.code) {
+            return Said::Nothing;
+        }
+        let reply = Reply {
+            token: exchange.token,
+            code: response.code,
+            options: response.options,
+            observes: exchange.relation.is_some() && response.code.is_success(),
+            block1: exchange.block1,
+            block2: exchange.block2,
+            payload: response.payload,
+        };
+        let said = reply.say(&mut self.machine, self.settings.block_exponent_max, out);
+        let is_safe = exchange.code == Code::GET || exchange.code == Code::FETCH;
+        if said == Said::Part && !is_safe {
+            self.keep(exchange.key, response, now);
+        }
+        said
+    }
+
+    /// Keeps a response for further blocks, because its request must not be carried out again.
+    fn keep(&mut self, key: u64, response: &Response<'_>, now: Time) {
+        let mut options = Vec::new();
+        let mut encoder = Encoder::body(&mut options);
+        for (number, value) in merged(response.options, &[]) {
+            put(&mut encoder, number, value);
+        }
+        self.kept.insert(key, response.code, options, response.payload, &self.settings, now);
+    }
+
+    /// Accepts the observation that this request asked for; `respond` to it with 2.05 or 2.03 is the first notification.
+    pub fn observe(&mut self, exchange: ExchangeId, cookie: u64) -> Result<RelationId, ObserveRefused> {
+        let exchange = self.exchanges.get_mut(&number_of(exchange)).ok_or(ObserveRefused::NotAsked)?;
+        if exchange.observe != Some(Observe::Register) {
+            return Err(ObserveRefused::NotAsked);
+        }
+        if self.relations.len() >= usize::from(self.settings.relations_per_peer) {
+            return Err(ObserveRefused::TooManyOfPeer);
+        }
+        self.number += 1;
+        let number = self.number;
+        exchange.relation = Some(number);
+        let (token, block2) = (exchange.token, exchange.block2);
+        if let Some(before) = self.by_token.insert(token, number) {
+            self.relations.remove(&before);
+        }
+        self.relations.insert(number, Relation { token, cookie, block2 });
+        Ok(RelationId::from_number(number))
+    }
+
+    /// What the application calls an observation; nothing if there is none.
+    pub fn cookie(&self, relation: RelationId) -> Option<u64> {
+        self.relations.get(&relation.number()).map(|relation| relation.cookie)
+    }
+
+    /// Tells an observer of a new state.
+    pub fn notify(&mut self, relation: RelationId, body: &SharedBody, out: &mut Vec<u8>) -> Notified {
+        let Some(relation) = self.relations.get(&relation.number()) else { return Notified::Gone };
+        let (token, block2) = (relation.token, relation.block2);
+        self.notify_at(token, block2, true, body, out);
+        Notified::Sent { confirmable: false }
+    }
+
+    /// Ends an observation, with a last word or without one.
+    pub fn end_observation(&mut self, relation: RelationId, last: Option<&SharedBody>, out: &mut Vec<u8>) {
+        if let (Some(relation), Some(last)) = (self.end(relation.number()), last) {
+            self.notify_at(relation.token, relation.block2, false, last, out);
+        }
+    }
+
+    fn notify_at(&mut self, token: Token, block2: Option<Block>, observes: bool, body: &SharedBody, out: &mut Vec<u8>) {
+        if !body.is_large() {
+            let exponent = block2.map_or(Block::SIZE_EXPONENT_MAX, |block| block.size_exponent);
+            let write = |out: &mut Vec<u8>| body.write(observes.then_some(0), exponent, out);
+            match self.machine.respond_encoded(token, body.code(), body.bytes(), write, out) {
+                Err(NotSent::TooLarge { .. }) => {}
+                Ok(()) | Err(_) => return,
+            }
+        }
+        let most = self.settings.block_exponent_max;
+        body.with_parts(|options, payload| {
+            // A Block2 of number 0 says how large blocks are to be.
+            let block2 = block2.filter(|block| block.size_exponent < Block::BERT && payload.len() > block.size());
+            let reply = Reply { token, code: body.code(), options, observes, block1: None, block2, payload };
+            reply.say(&mut self.machine, most, out);
+        });
+    }
+
+    fn end(&mut self, relation: u64) -> Option<Relation> {
+        let relation = self.relations.remove(&relation)?;
+        self.by_token.remove(&relation.token);
+        Some(relation)
+    }
+
+    /// A Ping is answered at once, unless it asks whether everything before it has been dealt with. §5.4.1
+    fn on_ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+        if custody && !self.exchanges.is_empty() && self.pings.len() < PINGS_MAX {
+            return self.pings.push_back((self.number, token));
+        }
+        self.machine.pong(token, custody && self.exchanges.is_empty(), out);
+    }
+
+    /// Answers Pings before which everything is answered now.
+    #[inline]
+    fn answer_pings(&mut self, out: &mut Vec<u8>) {
+        while let Some((last, token)) = self.pings.front().copied() {
+            if self.exchanges.keys().any(|number| *number <= last) {
+                return;
+            }
+            self.pings.pop_front();
+            self.machine.pong(token, true, out);
+        }
+    }
+
+    /// When something will be due; [`Time::NEVER`] if nothing will.
+    pub fn poll_timeout(&self) -> Time {
+        self.look_at.min(self.transfers.next()).min(self.kept.next())
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<u8>) {
+        self.transfers.forget_old(self.settings.transfer_idle, now);
+        self.kept.forget_old(self.settings.transfer_idle, now);
+        if now < self.look_at {
+            return;
+        }
+        let due = self.exchanges.iter().filter(|(_, exchange)| exchange.until <= now);
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
+        for number in due {
+            self.respond(exchange_id(number), &Response::of(Code::SERVICE_UNAVAILABLE), now, out);
+        }
+        self.look_at = self.exchanges.values().map(|exchange| exchange.until).min().unwrap_or(Time::NEVER);
+    }
+
+    /// Asks whether the client is there; whatever it says then is an answer.
+    pub fn ask_for_life(&mut self, out: &mut Vec<u8>) {
+        self.machine.ping(Token::EMPTY, false, out);
+    }
+
+    /// As [`ServerSide::release`].
+    pub fn release(&mut self, hold_off_seconds: Option<u32>, out: &mut Vec<u8>) {
+        self.machine.release(&[], hold_off_seconds, out);
+    }
+
+    /// As [`ServerSide::abort`].
+    pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
+        self.machine.abort(diagnostic, out);
+    }
+
+    /// As [`ServerSide::fault`].
+    pub fn fault(&mut self, fault: &PeerFault, out: &mut Vec<u8>) {
+        self.machine.fault(fault, out);
+    }
+}
+
+fn no_response(options: &Options<'_>) -> NoResponse {
+    options.uint(option::NO_RESPONSE).map_or(NoResponse::NONE, NoResponse::decode)
+}
+
+fn exchange_id(number: u64) -> ExchangeId {
+    ExchangeId { index: number as u32, generation: (number >> 32) as u32 }
+}
+
+fn number_of(exchange: ExchangeId) -> u64 {
+    u64::from(exchange.generation) << 32 | u64::from(exchange.index)
+}
