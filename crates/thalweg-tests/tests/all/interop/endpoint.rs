@@ -80,6 +80,7 @@ impl Endpoint {
         let queue = self.queue.borrow();
         let Some(path) = queue.as_deref() else {
             let event = self.agent.message_within(within)?;
+            assert_eq!(event["code"], "2.05", "a notification: {event}");
             return Some(seen(&word(&event["observation"]), &event));
         };
         let deadline = Instant::now() + within;

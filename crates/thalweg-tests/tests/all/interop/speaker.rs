@@ -510,8 +510,8 @@ fn stomp(post: &Post) -> Vec<(String, String)> {
     }
     match post.correlation.as_deref().map(|bytes| (std::str::from_utf8(bytes), bytes)) {
         None => {}
-        Some((Ok(text), _)) => put("correlation-id", Some(text.to_owned())),
-        Some((Err(_), bytes)) => {
+        Some((Ok(text), _)) if !text.contains('\0') => put("correlation-id", Some(text.to_owned())),
+        Some((_, bytes)) => {
             put("correlation-id", Some(BASE64.encode(bytes)));
             put("correlation-id-encoding", Some("base64".to_owned()));
         }
