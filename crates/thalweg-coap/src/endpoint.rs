@@ -221,6 +221,11 @@ impl Endpoint {
             if once {
                 let sample = (now.since(sent_at).nanos() / 1000).clamp(1, u64::from(u32::MAX / 8)) as u32;
                 let old = record.round_trip;
+                if old == 0 {
+                    // The slow pace of those of whom nothing is known is over.
+                    record.paced_until = now;
+                    record.pace_timer = false;
+                }
                 record.round_trip = if old == 0 { sample } else { (old * 7 / 8 + sample / 8).max(1) };
             }
         }

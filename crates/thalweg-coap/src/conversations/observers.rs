@@ -508,3 +508,27 @@ fn a_late_response_to_a_renewal_takes_the_place_of_what_is_in_flight() {
     bench.wait(Span::from_secs(100));
     assert!(bench.sent(0).is_empty() && bench.server.relation(relation).is_some_and(|state| !state.in_flight));
 }
+
+#[test]
+fn the_slow_pace_ends_when_a_round_trip_is_measured() {
+    let mut bench = Bench::new(settings());
+    let relations: Vec<RelationId> = (1..=20).map(|token| bench.observe(0, &[token])).collect();
+    bench.out.clear();
+    let sent = relations.iter().filter(|r| bench.notify(**r, b"x", Delivery::Auto) != Notified::Busy).count();
+    assert_eq!(sent, 1 + 4, "a confirmable one, and a burst");
+    bench.wait(millis(10));
+    assert_eq!(bench.answer_all(0, Kind::Acknowledgement), 1);
+    let start = bench.now;
+    let mut told = 0;
+    while told < 15 {
+        while let Some(notice) = bench.server.poll_event() {
+            let Notice::Ready { relation, .. } = notice else { panic!("{notice:?}") };
+            told += u32::from(bench.notify(relation, b"x", Delivery::NonConfirmable) != Notified::Busy);
+        }
+        if told < 15 {
+            let next = bench.server.poll_timeout();
+            bench.wait(next.since(bench.now));
+        }
+    }
+    assert!(bench.now.since(start) < millis(150), "{:?}", bench.now.since(start));
+}
