@@ -1,10 +1,13 @@
 //! The whole way of a message without its sockets, for `cargo xtask bench-instructions`: bytes in at one link, bytes out
 //! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, ClientEvent, ContentHeader, Gathered, Method, Table};
+use thalweg_coap::{Code, Datagrams, Encoder, Kind, Token, empty, option};
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
+use thalweg_fronts::coap::{CoapFront, CoapSettings, PeerSecurity};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
 use thalweg_fronts::{Front, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
@@ -21,7 +24,7 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 12] = [
     ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
     ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
     ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
@@ -29,6 +32,10 @@ const OPERATIONS: [Operation; 8] = [
     ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
     ("path_amqp_transient", amqp_transient),
     ("path_amqp_confirmed", amqp_confirmed),
+    ("path_coap_put", |count| coap_put(false, count)),
+    ("path_coap_put_written_down", |count| coap_put(true, count)),
+    ("path_coap_get", coap_get),
+    ("notify_coap_to_100", coap_notify),
     ("fan_out_qos0_to_100", |count| path(QoS::AtMostOnce, 100, Version::V311, count)),
 ];
 
@@ -334,4 +341,108 @@ fn amqp_confirmed(count: u32) {
     }
     let totals = bench.kernel.totals();
     assert_eq!((totals.waiting, totals.in_flight), (0, 0), "everything is settled");
+}
+
+/// A socket of CoAP, and what its peers say and hear.
+struct Coap {
+    bench: Bench,
+    socket: LinkId,
+    out: Datagrams,
+    id: u16,
+}
+
+impl Coap {
+    fn new(limits: Limits) -> Self {
+        let mut bench = Bench::new(limits);
+        let machine = thalweg_coap::ServerSettings { notifications_per_round_trip: 0, ..Default::default() };
+        let settings = CoapSettings { machine: Arc::new(machine), ..CoapSettings::default() };
+        let front = CoapFront::new(Arc::new(settings), 1, Some(Access::ALL));
+        let socket = bench.links.open(Front::CoapDatagrams(Box::new(front)));
+        bench.links.on_datagram_timeout(socket, NOW, &mut bench.kernel);
+        bench.links.work(NOW, &mut bench.kernel);
+        Coap { bench, socket, out: Datagrams::new(), id: 0 }
+    }
+
+    /// One read of the socket, and what follows from it.
+    fn reads(&mut self, datagrams: &[(SocketAddr, Vec<u8>)]) {
+        let Bench { kernel, links, .. } = &mut self.bench;
+        let batch = datagrams.iter().map(|(from, datagram)| (*from, PeerSecurity::None, &datagram[..]));
+        links.handle_datagrams(self.socket, batch, NOW, kernel);
+        links.work(NOW, kernel);
+        self.bench.commit();
+        self.bench.links.work(NOW, &mut self.bench.kernel);
+        self.out.clear();
+        self.bench.links.take_datagrams(self.socket, &mut self.out);
+    }
+
+    fn request(&mut self, kind: Kind, code: Code, observe: bool) -> Vec<u8> {
+        self.id = self.id.wrapping_add(1);
+        let mut out = Vec::new();
+        let mut encoder = Encoder::start(&mut out, kind, code, self.id, Token::from_number(u64::from(self.id)));
+        if observe {
+            encoder.uint(option::OBSERVE, 0);
+        }
+        encoder.option(option::URI_PATH, b"ps").option(option::URI_PATH, b"data");
+        for level in TOPIC.split('/') {
+            encoder.option(option::URI_PATH, level.as_bytes());
+        }
+        encoder.payload(if code == Code::PUT { &PAYLOAD } else { &[] });
+        out
+    }
+
+    /// As many peers, each in turn; the answers are read.
+    fn ask(&mut self, code: Code, count: u32) {
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            let datagrams: Vec<_> =
+                (0..batch).map(|number| (coap_peer(number), self.request(Kind::Confirmable, code, false))).collect();
+            self.reads(&datagrams);
+            assert_eq!(self.out.len(), batch as usize);
+            left -= batch;
+        }
+    }
+}
+
+fn coap_peer(number: u32) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 10_000 + number as u16))
+}
+
+/// A confirmable PUT and its answer; nobody observes.
+fn coap_put(journal: bool, count: u32) {
+    let mut coap = Coap::new(Limits { journal, ..Limits::default() });
+    coap.ask(Code::PUT, count);
+}
+
+/// A GET of a last value.
+fn coap_get(count: u32) {
+    let mut coap = Coap::new(Limits::default());
+    coap.ask(Code::PUT, 1);
+    coap.ask(Code::GET, count);
+}
+
+/// A value for a hundred observers, not confirmable; counted by publish.
+fn coap_notify(count: u32) {
+    let mut coap = Coap::new(Limits::default());
+    let registrations: Vec<_> =
+        (0..100).map(|number| (coap_peer(100 + number), coap.request(Kind::Confirmable, Code::GET, true))).collect();
+    coap.reads(&registrations);
+    for _ in 0..count {
+        let publish = coap.request(Kind::NonConfirmable, Code::PUT, false);
+        coap.reads(&[(coap_peer(0), publish)]);
+        let acknowledgements: Vec<_> = coap
+            .out
+            .iter()
+            .filter(|(_, datagram)| datagram[0] >> 4 & 3 == Kind::Confirmable as u8)
+            .map(|(to, datagram)| {
+                let mut ack = Vec::new();
+                empty(&mut ack, Kind::Acknowledgement, u16::from_be_bytes([datagram[2], datagram[3]]));
+                (to, ack)
+            })
+            .collect();
+        assert_eq!(coap.out.len(), 101, "an answer and the notifications");
+        if !acknowledgements.is_empty() {
+            coap.reads(&acknowledgements);
+        }
+    }
 }

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_reply_to_leads_back_to_the_address_it_was_made_of() {
-        for address in ["$q/replies", "$q/a%2Fb", "a/b", "reply/to/me.7"] {
+        for address in ["$q/replies", "$q/a%2Fb", "a/b", "reply/to/me.7", "$reply/00f1/2-1"] {
             assert_eq!(reply_address("", &reply_key(address)), address);
         }
         for address in ["$q@blue/replies", "$t@blue/a/b"] {

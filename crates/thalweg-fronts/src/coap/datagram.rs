@@ -363,3 +363,43 @@ pub(super) fn stay_out(why: LoginRefusal) -> Answer {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinksLimits;
+    use thalweg_coap::{Encoder, Kind, Token, option};
+    use thalweg_kernel::{Limits, ShardId};
+
+    #[test]
+    fn an_observer_takes_few_bytes() {
+        const COUNT: u32 = 20_000;
+        let now = Time::from_secs(1_795_000_000);
+        let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
+        let mut links = Links::new(LinksLimits::default());
+        let front = CoapFront::new(Arc::default(), 7, Some(Access::ALL));
+        let id = links.open(Front::CoapDatagrams(Box::new(front)));
+        let mut spare = Datagrams::new();
+        for number in 0..COUNT {
+            let from = SocketAddr::from((number.to_be_bytes(), 5683));
+            let mut request = Vec::new();
+            let token = Token::new(&[1, 2, 3, 4]).expect("short");
+            let mut encoder = Encoder::start(&mut request, Kind::Confirmable, Code::GET, 7, token);
+            encoder.option(option::OBSERVE, &[]);
+            for level in ["ps", "data", "plant", "temperature"] {
+                encoder.option(option::URI_PATH, level.as_bytes());
+            }
+            let datagram = std::iter::once((from, PeerSecurity::None, &request[..]));
+            links.handle_datagrams(id, datagram, now, &mut kernel);
+            links.work(now, &mut kernel);
+            links.take_datagrams(id, &mut spare);
+            spare.clear();
+        }
+        assert_eq!(links.coap_counts(id).map(|counts| counts.observers), Some(u64::from(COUNT)));
+        let Some(Front::CoapDatagrams(front)) = links.get(id).map(|link| &link.front) else { panic!("it is there") };
+        let machine = front.handler.side.machine.bytes();
+        let bytes = machine.total() + front.handler.relations.bytes();
+        // The kernel's watch is 48 bytes more.
+        assert!(bytes / COUNT as usize <= 500, "{} bytes, {machine:?}", bytes / COUNT as usize);
+    }
+}

@@ -6,7 +6,7 @@ use super::shared::{ForAll, Shared, Told};
 use super::topics::{Applied, TopicId, Topics};
 use crate::address::in_tenant;
 use crate::link::{Front, Links};
-use thalweg_kernel::access::Access;
+use thalweg_kernel::access::Rules;
 use thalweg_kernel::{Draft, Grants, Kernel, LastValueWish, LinkId, OpenSession, SessionId, Wish, home};
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
@@ -15,6 +15,7 @@ pub(super) struct Desk {
     pub(super) tenant: Box<str>,
     pub(super) link: LinkId,
     session: SessionId,
+    nonce: u64,
     pub(super) topics: Topics,
     /// What addresses of answers begin with.
     replies: String,
@@ -58,6 +59,20 @@ impl Desk {
             return Some(DeskId(at));
         }
         let link = links.open(Front::CoapDesk);
+        let Some(session) = Desk::open_session(link, nonce, *now, kernel, links) else {
+            links.close(link, kernel, *now);
+            return None;
+        };
+        let mut replies = String::new();
+        in_tenant(tenant, &format!("$reply/{nonce:016x}/"), &mut replies);
+        let topics = Topics::new(tenant, kernel.shard().0);
+        links.coap.desks.push(Desk { tenant: tenant.into(), link, session, nonce, topics, replies, is_open: false });
+        let id = DeskId(links.coap.desks.len() - 1);
+        Desk::subscribe(links, id, *now, kernel);
+        Some(id)
+    }
+
+    fn open_session(link: LinkId, nonce: u64, now: Time, kernel: &mut Kernel, links: &mut Links) -> Option<SessionId> {
         let client = kernel.unused_client_id(nonce ^ 0x6465_736B);
         let open = OpenSession {
             client: &client,
@@ -66,33 +81,25 @@ impl Desk {
             expiry: Span::ZERO,
             in_flight_max: None,
             will: None,
-            access: Access::ALL,
+            // Not the operator's rules: they are for peers.
+            access: Rules::allow_all().into_own().compile("", None),
             user: None,
             dialect: "CoAP (topics and answers)",
             grants: Grants { publish_rate: Some(0), ..Grants::default() },
         };
-        let Ok(opened) = kernel.open_session(open, *now, *links) else {
-            links.close(link, kernel, *now);
-            return None;
-        };
-        let mut replies = String::new();
-        in_tenant(tenant, &format!("$reply/{nonce:016x}/"), &mut replies);
-        let desk = Desk {
-            tenant: tenant.into(),
-            link,
-            session: opened.session,
-            topics: Topics::new(tenant, kernel.shard().0),
-            replies,
-            is_open: false,
-        };
+        kernel.open_session(open, now, links).ok().map(|opened| opened.session)
+    }
+
+    /// Has everything come here that the desk is for.
+    fn subscribe(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
+        let Some(desk) = links.coap.desk(id) else { return };
+        let session = desk.session;
         let filter = |of: &str| {
             let mut filter = String::new();
-            in_tenant(tenant, of, &mut filter);
+            in_tenant(&desk.tenant, of, &mut filter);
             filter
         };
         let (topics, counts, replies) = (filter("$ps/+"), filter("$ps/+/+"), format!("{}+", desk.replies));
-        links.coap.desks.push(desk);
-        kernel.start(opened.session, *now, *links);
         let wish = |(filter, last_values)| Wish {
             filter,
             group: None,
@@ -104,8 +111,8 @@ impl Desk {
         };
         let never = LastValueWish::Never;
         let wishes = [(&*topics, LastValueWish::Always), (&*counts, never), (&*replies, never)].map(wish);
-        kernel.subscribe(opened.session, 1, &wishes, *now, *links);
-        Some(DeskId(links.coap.desks.len() - 1))
+        kernel.start(session, now, links);
+        kernel.subscribe(session, 1, &wishes, now, links);
     }
 
     /// Where the answer to a call of a link goes.
@@ -136,16 +143,24 @@ impl Desk {
                     }
                 }
                 Told::Desk { message } => Desk::on_message(links, DeskId(at), message, &mut *kernel),
-                // An operator has ended it: a new one is opened when somebody needs it.
-                Told::Disconnected => {
-                    if let Some(desk) = links.coap.desks.get_mut(at) {
-                        desk.is_open = false;
-                    }
-                }
+                Told::Disconnected => Desk::open_again(links, DeskId(at), now, kernel),
                 _ => {}
             }
         }
         Desk::announce(links, DeskId(at), now, kernel);
+    }
+
+    /// An operator has ended its session. Without one nobody here would learn of topics any more.
+    fn open_again(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
+        let Some(desk) = links.coap.desk_mut(id) else { return };
+        desk.is_open = false;
+        let (link, nonce) = (desk.link, desk.nonce);
+        if let Some(session) = Desk::open_session(link, nonce, now, kernel, links)
+            && let Some(desk) = links.coap.desk_mut(id)
+        {
+            desk.session = session;
+            Desk::subscribe(links, id, now, kernel);
+        }
     }
 
     fn on_message(links: &mut Links, id: DeskId, message: Message, kernel: &mut Kernel) {

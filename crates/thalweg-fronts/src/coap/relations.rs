@@ -132,6 +132,12 @@ impl Relations {
         self.len
     }
 
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + (self.ready.capacity() + self.free.capacity()) * size_of::<u32>()
+    }
+
     /// The cookies of all that `wanted` picks.
     pub(super) fn cookies(&self, wanted: impl Fn(&Relation) -> bool) -> Vec<u64> {
         let cookie = |(index, slot): (usize, &Slot)| {

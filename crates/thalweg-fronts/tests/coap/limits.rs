@@ -2,13 +2,13 @@
 
 use crate::script;
 use crate::world::{Manner, World};
+use std::sync::Arc;
 use thalweg_coap::ServerSettings;
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::Access;
 use thalweg_model::Span;
 use thalweg_mqtt::QoS;
-use std::sync::Arc;
 
 /// A generator whose seed is printed when a test fails.
 struct Random(u64);

@@ -321,5 +321,30 @@ fn without_auto_create_only_topics_are_published_to() {
     assert_eq!(world.asks(who, "CON PUT /ps/data/a : x"), "ACK 4.04");
     make(&mut world, who, &topic("a", []));
     assert_eq!(world.asks(who, "CON PUT /ps/data/a : x"), "ACK 2.01");
-    let _ = Access::ALL;
+}
+
+#[test]
+fn the_desk_survives_new_rules_and_operators() {
+    let mut world = World::shards(2);
+    let who = world.peer_on(0);
+    let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("no filters");
+    let now = world.now;
+    for shard in &mut world.shards {
+        shard.kernel.renew_access(|client, user| nothing.compile(client, user));
+        let mut desks = Vec::new();
+        shard.kernel.for_each_session(|session| {
+            if session.dialect.starts_with("CoAP (") {
+                desks.push(session.client.clone());
+            }
+        });
+        assert_eq!(desks.len(), 1);
+        shard.kernel.kick(&desks[0], thalweg_kernel::CloseReason::Kicked, false, now, &mut shard.links);
+    }
+    world.rest();
+    for shard in &mut world.shards {
+        shard.kernel.renew_access(|_, _| Access::ALL);
+    }
+    let path = make(&mut world, who, &topic("a", [(3, Field::Number(50))]));
+    let other = world.peer_on(1);
+    assert!(world.asks(other, &format!("CON GET {path}")).starts_with("ACK 2.05 ct=606"));
 }
