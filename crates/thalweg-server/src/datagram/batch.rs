@@ -151,21 +151,34 @@ const PROBES: usize = 4;
 const NOBODY: u8 = u8::MAX;
 const NO_NEXT: u32 = u32::MAX;
 
-impl Default for Batch<'_> {
-    fn default() -> Self {
+/// The memory of a batch, to be used again.
+#[derive(Default)]
+pub(super) struct Spare {
+    messages: Vec<Message>,
+    addresses: Vec<Option<SockaddrStorage>>,
+}
+
+impl<'d> Batch<'d> {
+    /// An empty one.
+    pub(super) fn new(spare: &mut Spare) -> Self {
+        let Spare { messages, addresses } = std::mem::take(spare);
         Batch {
-            datagrams: Vec::with_capacity(MESSAGES_MAX),
-            messages: Vec::with_capacity(MESSAGES_MAX),
-            addresses: Vec::with_capacity(MESSAGES_MAX),
+            datagrams: Vec::new(),
+            messages,
+            addresses,
             newest: [NOBODY; NEWEST],
             source: None,
             segment: None,
             longest: 0,
         }
     }
-}
 
-impl<'d> Batch<'d> {
+    /// Gives its memory back.
+    pub(super) fn end(mut self) -> Spare {
+        self.clear();
+        Spare { messages: self.messages, addresses: self.addresses }
+    }
+
     /// Adds a datagram; false if it needs a call of its own or there is no room. Peers' datagrams may overtake those of
     /// other peers, not each other.
     #[inline]

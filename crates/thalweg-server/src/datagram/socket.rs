@@ -1,6 +1,6 @@
 //! A shard's socket of a datagram listener.
 
-use super::batch::{self, Ability, Batch, Headers};
+use super::batch::{self, Ability, Batch, Headers, Spare};
 use super::inbox::{Inbox, SLOTS};
 use super::origin::Origins;
 use super::waiting::Waiting;
@@ -78,6 +78,7 @@ pub(crate) struct DatagramSocket {
     /// Only where the socket is bound to all addresses.
     origins: Option<Origins>,
     headers: Headers,
+    spare: Spare,
     waiting: Waiting,
     counts: DatagramCounts,
     /// The socket may have datagrams for us.
@@ -109,6 +110,7 @@ impl DatagramSocket {
             ability,
             origins: local.ip().is_unspecified().then(Origins::default),
             headers: Headers::default(),
+            spare: Spare::default(),
             waiting: Waiting::default(),
             counts: DatagramCounts::default(),
             is_readable: true,
@@ -200,7 +202,7 @@ impl DatagramSocket {
         datagrams: impl IntoIterator<Item = (SocketAddr, &'d [u8])>,
         waiting_bytes_max: usize,
     ) {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(&mut self.spare);
         for (to, datagram) in datagrams {
             if self.is_blocked {
                 self.wait(to, datagram, waiting_bytes_max);
@@ -220,6 +222,7 @@ impl DatagramSocket {
         if !batch.is_empty() {
             self.send_batch(&batch, waiting_bytes_max);
         }
+        self.spare = batch.end();
     }
 
     fn send_batch(&mut self, batch: &Batch<'_>, waiting_bytes_max: usize) {
