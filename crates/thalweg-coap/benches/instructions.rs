@@ -1,7 +1,7 @@
 //! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
 
+use core::net::SocketAddr;
 use std::hint::black_box;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use thalweg_coap::stream::{self, StreamSettings};

@@ -1,6 +1,6 @@
 //! Where datagrams wait until a socket takes them: one arena for all of them, in the order in which they were written.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 /// Datagrams on their way out. One buffer holds all their bytes, so that nothing is allocated per datagram; whoever
 /// owns the socket reads them and calls [`Datagrams::clear`], which keeps the buffer.

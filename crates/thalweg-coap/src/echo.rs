@@ -2,7 +2,7 @@
 //!
 //! Nothing is remembered for it: the value is a time and a keyed hash (SipHash-2-4) of time and address.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use thalweg_wire::{Span, Time};
 

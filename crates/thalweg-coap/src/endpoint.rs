@@ -1,7 +1,7 @@
 //! What both ends of datagram conversations share: message ids, confirmable messages in flight, their repetition and
 //! their queue. RFC 7252 §4
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use thalweg_wire::{Span, Time};

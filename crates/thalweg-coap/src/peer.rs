@@ -1,7 +1,7 @@
 //! The peers of one socket: a small record each, found by address, forgotten in the order of their last sign of life.
 
+use core::net::SocketAddr;
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;

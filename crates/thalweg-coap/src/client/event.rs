@@ -1,7 +1,7 @@
 //! What a client says and hears.
 
+use core::net::SocketAddr;
 use std::borrow::Cow;
-use std::net::SocketAddr;
 
 use crate::{Code, OptionOut, Options};
 

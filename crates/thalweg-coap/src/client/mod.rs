@@ -6,8 +6,8 @@ mod receive;
 mod send;
 mod settings;
 
+use core::net::SocketAddr;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use foldhash::quality::FixedState;

@@ -1,6 +1,6 @@
 //! A request that has not ended.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use thalweg_wire::Time;
 

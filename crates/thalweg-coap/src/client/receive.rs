@@ -1,8 +1,8 @@
 //! What a datagram means to a client.
 
+use core::net::SocketAddr;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
 
 use thalweg_wire::{Span, Time};
 

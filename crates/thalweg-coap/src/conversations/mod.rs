@@ -11,9 +11,9 @@ mod memory;
 mod observers;
 mod responses;
 
+use core::net::SocketAddr;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use thalweg_wire::testkit::Dice;

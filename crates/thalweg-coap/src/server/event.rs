@@ -1,7 +1,7 @@
 //! What a server's application hears.
 
+use core::net::SocketAddr;
 use std::borrow::Cow;
-use std::net::SocketAddr;
 
 use crate::{Code, Observe, Options, Token};
 

@@ -7,8 +7,8 @@ mod receive;
 mod respond;
 mod settings;
 
+use core::net::SocketAddr;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use foldhash::quality::FixedState;
