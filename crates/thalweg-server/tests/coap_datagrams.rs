@@ -1,7 +1,8 @@
-//! CoAP over UDP against a whole server: sockets of several shards, answers, observers, reload, counts.
+//! CoAP listeners of a whole server: sockets of several shards, answers, observers, reload; the upgrade to WebSocket.
 
 use std::collections::HashSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -238,6 +239,37 @@ fn rules_that_change_count_for_peers_that_are_here() {
     server.reload(configuration(&folder, &acl)).expect("reloaded");
     assert_eq!(peer.ask(Code::PUT, "ps/data/plant/a", b"2").code, Code::FORBIDDEN);
     assert_eq!(peer.ask(Code::GET, "ps/data/plant/a", b"").payload, b"1");
+}
+
+/// RFC 8323 §4
+#[test]
+fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() {
+    let folder = Folder::new("ws");
+    let sets = ["listeners.ws.kind=coap", "listeners.ws.transport=ws", "listeners.ws.bind=127.0.0.1:0"];
+    let server = start(&folder, &[&sets[..], &["listeners.coap.enabled=true"]].concat());
+    let upgrade = |path: &str, protocol: &str| {
+        let mut stream = TcpStream::connect(address(&server, "ws")).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Protocol: {protocol}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if stream.read(&mut byte).expect("an answer") == 0 {
+                break;
+            }
+            answer.push(byte[0]);
+        }
+        String::from_utf8_lossy(&answer).to_lowercase()
+    };
+    let answer = upgrade("/.well-known/coap", "coap");
+    assert!(answer.starts_with("http/1.1 101") && answer.contains("sec-websocket-protocol: coap\r\n"), "{answer}");
+    assert!(upgrade("/mqtt", "coap").starts_with("http/1.1 404"));
+    assert!(upgrade("/.well-known/coap", "mqtt").starts_with("http/1.1 400"));
 }
 
 #[test]
