@@ -8,8 +8,9 @@
  *       absolute schedule, whose latency counts from when a request was due. --depth D lets an endpoint have D under way, as a
  *       gateway would, and --gso lets what one endpoint sends leave in one call, so that the tool costs less than the server.
  *   coapblast observe  --port P [--observers 100] [--size 60] [--window 1] [--rate R]
- *       Observers of one resource that acknowledge, and one publisher: the next PUT leaves when the last one was answered and
- *       all observers have the value WINDOW before it; with --rate on a schedule.
+ *       Observers of one resource that acknowledge, and one publisher: the next PUT leaves when all observers have the value
+ *       WINDOW before it, whether or not the server has answered (up to 16 under way: a server that syncs its disk before it
+ *       answers notifies sooner); with --rate on a schedule.
  *   coapblast hold     --port P --pid SERVER [--observers 100000] [--topics 1] [--seconds 3]
  *       Observers that do nothing: memory of each. Then one PUT on each topic, and who hears of it.
  *   coapblast null     --port P
@@ -703,23 +704,50 @@ static void on_notification(uint32_t i, const struct message *m, uint64_t now, b
     }
 }
 
-/* The publisher: one slot, its answers. */
-static struct endpoint publishing;
-static struct slot publisher = {.endpoint = &publishing};
+/* The publisher: its PUTs that are under way, each from an endpoint of its own. */
+#define PUTS 16
+static struct endpoint publishing[PUTS];
+static struct slot puts_under_way[PUTS];
+static uint32_t puts_busy;
 
-static void on_put_answer(const struct message *m, uint64_t now, bool measuring)
+static void put(uint32_t topic, uint64_t now, uint64_t due)
 {
+    uint16_t i = 0;
+    while (puts_under_way[i].busy)
+        i++;
+    puts_under_way[i].endpoint = &publishing[i];
+    puts_under_way[i].topic = topic;
+    puts_under_way[i].due = due;
+    puts_busy++;
+    send_slot(&puts_under_way[i], i, now, false);
+    flush();
+}
+
+static void on_put_answer(const struct message *m, uint32_t to, uint64_t now, bool measuring)
+{
+    struct slot *slot = &puts_under_way[m->token_bytes == 2 && m->token[0] == 0 && m->token[1] < PUTS ? m->token[1] : 0];
     if (m->code == 0)
         return;
-    if (!publisher.busy || (m->kind == ACK && m->id != publisher.id)) {
+    if (!slot->busy || to != slot->address || (m->kind == ACK && m->id != slot->id)) {
         strangers++;
         return;
     }
     answers[m->code]++;
-    publisher.busy = false;
+    slot->busy = false;
+    puts_busy--;
     put_count += measuring;
     if (measuring)
-        hist_note(&put_latency, now - publisher.first_sent);
+        hist_note(&put_latency, now - slot->first_sent);
+}
+
+static void repeat_puts(uint64_t now)
+{
+    for (uint16_t i = 0; i < PUTS; i++)
+        if (puts_under_way[i].busy && now - puts_under_way[i].last_sent > REPEAT_AFTER) {
+            repeated++;
+            send_slot(&puts_under_way[i], i, now, true);
+        }
+    flush();
 }
 
 static void take_all(int timeout_ms, bool measuring)
@@ -731,14 +759,12 @@ static void take_all(int timeout_ms, bool measuring)
         uint32_t address = packets[k].to;
         if (!decode(packets[k].bytes, packets[k].length, &m)) {
             strangers++;
-        } else if (address == publisher.address) {
-            if (m.kind == CON)
-                send_empty(address, &server, ACK, m.id);
-            on_put_answer(&m, now, measuring);
-        } else if (address - first_observer < opt.observers) {
+        } else if (address - first_observer < opt.observers && observers) {
             on_notification(address - first_observer, &m, now, measuring);
         } else {
-            strangers++;
+            if (m.kind == CON)
+                send_empty(address, &server, ACK, m.id);
+            on_put_answer(&m, address, now, measuring);
         }
     }
     flush();
@@ -746,15 +772,11 @@ static void take_all(int timeout_ms, bool measuring)
 
 static void put_and_wait(uint32_t topic)
 {
-    publisher.topic = topic;
-    send_slot(&publisher, 0x7075, now_ns(), false);
-    flush();
-    for (uint64_t until = now_ns() + 10 * NS; publisher.busy;) {
+    put(topic, now_ns(), 0);
+    for (uint64_t until = now_ns() + 10 * NS; puts_busy; repeat_puts(now_ns())) {
         take_all(100, false);
         if (now_ns() > until)
             die("the server does not answer a PUT");
-        if (now_ns() - publisher.last_sent > REPEAT_AFTER)
-            send_slot(&publisher, 0x7075, now_ns(), true), flush();
     }
 }
 
@@ -831,23 +853,18 @@ static int run_observe(void)
         }
         bool window_open = sequence < first + opt.window || reached[(sequence - opt.window + 1) % REACHED] == opt.observers;
         bool all = sequence == first || reached[sequence % REACHED] == opt.observers;
-        if (stopped && ((all && !publisher.busy) || now > stop_at + 8 * NS))
+        if (stopped && ((all && !puts_busy) || now > stop_at + 8 * NS))
             break;
-        bool stuck = !step && now - last_progress > NS && !publisher.busy;
-        if (!stopped && !publisher.busy && (step ? next_due <= now : window_open || stuck)) {
+        bool stuck = !step && now - last_progress > NS;
+        if (!stopped && puts_busy < PUTS && (step ? next_due <= now : window_open || stuck)) {
             stalls += stuck && !window_open;
             last_progress = now;
             reached[(sequence + 1) % REACHED] = 0;
-            publisher.due = step ? next_due : 0;
+            put(0, now, step ? next_due : 0);
             next_due += step;
-            send_slot(&publisher, 0x7075, now, false);
-            flush();
         }
-        if (publisher.busy && now - publisher.last_sent > REPEAT_AFTER) {
-            repeated++;
-            send_slot(&publisher, 0x7075, now, true);
-            flush();
-        }
+        if (puts_busy && now - last_progress > REPEAT_AFTER)
+            repeat_puts(now);
         take_all(step && next_due < now + NS / 1000 ? 0 : step ? (int)((next_due - now) / 1000000) : 50, measuring);
     }
     uint64_t behind = 0;
