@@ -824,8 +824,9 @@ impl Effects for Links {
         self.coap.tell(id, Told::taken(ticket, taken));
     }
 
-    // Filled by the front that asks for it.
-    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
+    fn queue_made(&mut self, id: LinkId, ticket: Ticket, made: Result<(), Refusal>) {
+        self.coap.tell(id, Told::QueueMade { ticket, made });
+    }
 }
 
 impl Links {

@@ -91,7 +91,7 @@ impl<S: Side> Handler<S> {
             let properties = of_few.or_else(|| format.map(|_| self.memo.1.clone()));
             let put = KeptPut {
                 identity: request.identity.0,
-                condition,
+                condition: Some(condition),
                 address: address.into(),
                 payload: request.payload.into(),
                 reliability,
@@ -235,7 +235,7 @@ impl<S: Side> Handler<S> {
         if let Some(condition) = Condition::read(&request.options) {
             let put = KeptPut {
                 identity: request.identity.0,
-                condition,
+                condition: Some(condition),
                 address: address.into(),
                 payload: Box::default(),
                 reliability,
@@ -283,25 +283,14 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Done {
         let representation = value.map(|value| Representation::of(value, 0, scene.now));
-        if !put.condition.holds(representation.as_ref()) {
+        if put.condition.as_ref().is_some_and(|condition| !condition.holds(representation.as_ref())) {
             return Err(Answer::of(Code::PRECONDITION_FAILED));
         }
         let identity = IdentityId(put.identity);
         let Some(session) = self.identities.session(identity) else {
             return Err(Answer::of(Code::UNAUTHORIZED));
         };
-        let draft = Draft {
-            address: &put.address,
-            payload: &put.payload,
-            reliability: put.reliability,
-            retain: put.retain,
-            expires_in: put.expires_in,
-            priority: put.priority,
-            properties: put.properties.as_ref(),
-            ticket: 0,
-            native: None,
-        };
-        let batch = self.publish(identity, session, draft, scene)?;
+        let batch = self.publish(identity, session, put.draft(), scene)?;
         let key = self.known_key(&put.address);
         let code = match (put.retain, value) {
             (RetainOp::Clear, _) => {

@@ -226,6 +226,7 @@ impl<S: Side> Handler<S> {
             Told::Safe => self.on_safe(scene),
             Told::Disconnected => self.end_identities(scene),
             Told::Taken { ticket, taken } => self.on_taken(ticket, taken, scene),
+            Told::QueueMade { ticket, made } => self.on_queue_made(ticket, made, scene),
             Told::Reply { call, message } => self.on_reply(call, &message, scene),
             Told::Surplus(topic) => self.end_surplus(topic, scene),
             Told::Counts(topic) => self.count_observers(topic, scene),

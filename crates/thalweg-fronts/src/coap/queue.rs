@@ -7,13 +7,13 @@ use super::answer::Answer;
 use super::data::content_format;
 use super::handler::{Done, Handler, Request, Scene};
 use super::identity::IdentityId;
-use super::representation::{format_of, media_type_of};
+use super::representation::{Representation, format_of, media_type_of};
 use super::resource::{Wishes, user_properties};
 use super::side::Side;
-use super::waiting::Waiting;
+use super::waiting::{KeptPut, Waiting};
 use thalweg_coap::{Block, Code, Response, Value, option};
-use thalweg_kernel::{Draft, Outcome, QueueLimits, QueueSpec, Refusal, TakenId, Ticket, Verdict, queue_address};
-use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, Span};
+use thalweg_kernel::{Draft, Outcome, Refusal, TakenId, Ticket, Verdict, queue_address};
+use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
 impl<S: Side> Handler<S> {
     pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
@@ -29,7 +29,7 @@ impl<S: Side> Handler<S> {
         let wishes = Wishes::read(&request.options)?;
         self.check_rate(request, scene.now)?;
         let properties = properties_of(&wishes, request);
-        let draft = || Draft {
+        let draft = Draft {
             address: queue,
             payload: request.payload,
             reliability: reliability_of(&wishes, request),
@@ -40,29 +40,62 @@ impl<S: Side> Handler<S> {
             ticket: 0,
             native: None,
         };
-        let (mut batch, mut outcome) = self.publish_for(request.identity, request.session, draft(), scene);
-        if outcome == Outcome::NoMatch && self.settings.auto_declare_queues {
-            let spec = QueueSpec {
-                address: queue,
-                durable: true,
-                exclusive: false,
-                auto_delete: false,
-                limits: QueueLimits::default(),
-            };
-            let Scene { now, kernel, links } = scene;
-            let made = kernel.declare_queue(request.session, &spec, *now, *links);
-            made.map_err(|refusal| Answer::of_refusal(&refusal))?;
-            (batch, outcome) = self.publish_for(request.identity, request.session, draft(), scene);
+        let (reliability, expires_in, priority) = (draft.reliability, draft.expires_in, draft.priority);
+        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, scene);
+        if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
+            return self.after_put_into(request.exchange, batch, outcome, scene);
         }
-        match outcome {
-            Outcome::NoMatch => Err(Answer::of_refusal(&Refusal::NoQueue)),
-            outcome => match Answer::of_outcome(outcome) {
-                Some(answer) => Err(answer),
-                None => {
-                    self.finish(request.exchange, Answer::of(Code::CHANGED), batch, scene);
-                    Ok(())
-                }
-            },
+        let put = KeptPut {
+            identity: request.identity.0,
+            condition: None,
+            address: queue.into(),
+            payload: request.payload.into(),
+            reliability,
+            retain: RetainOp::None,
+            expires_in,
+            priority,
+            properties,
+        };
+        let waiting = Waiting::MakeQueue { exchange: request.exchange, put: Box::new(put) };
+        let ticket = self.wait(waiting, scene.now)?;
+        let Scene { now, kernel, links } = scene;
+        kernel.make_queue(request.session, self.link, ticket, queue, *now, *links).map_err(|refusal| {
+            self.waiting.take(ticket);
+            Answer::of_refusal(&refusal)
+        })
+    }
+
+    /// A queue that was missing is there, or cannot be.
+    pub(super) fn on_queue_made(&mut self, ticket: Ticket, made: Result<(), Refusal>, scene: &mut Scene<'_>) {
+        let Some(Waiting::MakeQueue { exchange, put }) = self.waiting.take(ticket) else { return };
+        let identity = IdentityId(put.identity);
+        let done = match (made, self.identities.session(identity)) {
+            (Err(refusal), _) => Err(Answer::of_refusal(&refusal)),
+            (Ok(()), None) => Err(Answer::of(Code::UNAUTHORIZED)),
+            (Ok(()), Some(session)) => {
+                let (batch, outcome) = self.publish_for(identity, session, put.draft(), scene);
+                self.after_put_into(exchange, batch, outcome, scene)
+            }
+        };
+        if let Err(answer) = done {
+            self.respond(exchange, &answer, scene.now);
+        }
+    }
+
+    fn after_put_into(
+        &mut self,
+        exchange: S::Exchange,
+        batch: Option<u64>,
+        outcome: Outcome,
+        scene: &mut Scene<'_>,
+    ) -> Done {
+        match (outcome, Answer::of_outcome(outcome)) {
+            (Outcome::NoMatch, _) => Err(Answer::of_refusal(&Refusal::NoQueue)),
+            (_, Some(answer)) => Err(answer),
+            (_, None) => {
+                self.finish(exchange, Answer::of(Code::CHANGED), batch, scene);
+                Ok(())
+            }
         }
     }
 
@@ -110,9 +143,14 @@ impl<S: Side> Handler<S> {
             Ok(None) => return self.respond(exchange, &Answer::words(Code::NOT_FOUND, "the queue is empty"), now),
             Err(refusal) => return self.respond(exchange, &Answer::of_refusal(&refusal), now),
         };
-        let format = message.properties().and_then(format_of);
-        let options = format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format))));
-        let response = Response { code: Code::CONTENT, options: options.as_slice(), payload: message.payload() };
+        let format = message.properties().and_then(format_of).map(|format| (option::CONTENT_FORMAT, u32::from(format)));
+        // What is left of its life; nobody else can be given it, so that without an end it is fresh for ever.
+        let life = (message.expires() != Time::NEVER).then(|| {
+            let secs = Representation::of(&message, 0, now).max_age_secs;
+            (option::MAX_AGE, secs)
+        });
+        let options: Vec<_> = [format, life].into_iter().flatten().map(|(n, value)| (n, Value::Uint(value))).collect();
+        let response = Response { code: Code::CONTENT, options: &options, payload: message.payload() };
         self.take_last += 1;
         let cookie = self.take_last;
         self.takes.insert(cookie, (id, identity));

@@ -19,6 +19,8 @@ pub(crate) enum Told {
     WatchEnded { cookie: u64, why: WatchEnd },
     /// A message of a queue that was asked for.
     Taken { ticket: Ticket, taken: Result<Option<(TakenId, Message)>, Refusal> },
+    /// A queue that was to be made is there, or is not.
+    QueueMade { ticket: Ticket, made: Result<(), Refusal> },
     /// An answer to a request that went out as a message. For the front that asked.
     Reply { call: u64, message: Message },
     /// A message for the desk.

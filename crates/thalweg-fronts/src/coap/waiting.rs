@@ -2,7 +2,7 @@
 
 use super::representation::Representation;
 use thalweg_coap::{Options, option};
-use thalweg_kernel::Ticket;
+use thalweg_kernel::{Draft, Ticket};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
 
 /// What is to be done with the kernel's answer.
@@ -15,6 +15,8 @@ pub(super) enum Waiting<X> {
     Created { exchange: X, batch: Option<u64>, key: u64 },
     /// It decides whether a publish is done at all.
     Condition { exchange: X, put: Box<KeptPut> },
+    /// It says whether there is a queue now to publish to.
+    MakeQueue { exchange: X, put: Box<KeptPut> },
     /// They are the values that were asked for.
     List { exchange: X, format: u16 },
     /// An observer is to be told of it.
@@ -26,7 +28,8 @@ pub(super) enum Waiting<X> {
 /// A publish that waits.
 pub(super) struct KeptPut {
     pub(super) identity: u32,
-    pub(super) condition: Condition,
+    /// What must be so.
+    pub(super) condition: Option<Condition>,
     pub(super) address: Box<str>,
     pub(super) payload: Box<[u8]>,
     pub(super) reliability: Reliability,
@@ -34,6 +37,22 @@ pub(super) struct KeptPut {
     pub(super) expires_in: Option<Span>,
     pub(super) priority: u8,
     pub(super) properties: Option<Properties>,
+}
+
+impl KeptPut {
+    pub(super) fn draft(&self) -> Draft<'_> {
+        Draft {
+            address: &self.address,
+            payload: &self.payload,
+            reliability: self.reliability,
+            retain: self.retain,
+            expires_in: self.expires_in,
+            priority: self.priority,
+            properties: self.properties.as_ref(),
+            ticket: 0,
+            native: None,
+        }
+    }
 }
 
 /// What a request that reads wants to see, and has.

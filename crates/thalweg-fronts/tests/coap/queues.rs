@@ -112,14 +112,15 @@ fn a_large_message_is_taken_in_blocks_and_once() {
 
 #[test]
 fn a_queue_can_be_made_by_the_first_post_if_the_operator_says_so() {
-    let mut world = World::with(
-        1,
-        Limits::default(),
-        CoapSettings { auto_declare_queues: true, ..CoapSettings::default() },
-        Some(Access::ALL),
-    );
-    let who = world.peer();
-    assert_eq!(world.asks(who, "CON GET /q/work"), "ACK 4.04");
-    assert_eq!(world.asks(who, "CON POST /q/work : 1"), "ACK 2.04");
-    assert_eq!(taken(&mut world, who), ": 1");
+    for shards in [1, 3] {
+        let settings = CoapSettings { auto_declare_queues: true, ..CoapSettings::default() };
+        let mut world = World::with(shards, Limits::default(), settings, Some(Access::ALL));
+        let (one, two) = (world.peer(), world.peer());
+        assert_eq!(world.asks(one, "CON GET /q/work"), "ACK 4.04");
+        assert_eq!(world.asks(one, "CON POST /q/work?expiry=90 ct=0 : 1"), "ACK 2.04", "{shards} shards");
+        assert_eq!(world.asks(two, "CON POST /q/work : 2"), "ACK 2.04");
+        world.wait(Span::from_secs(30));
+        assert_eq!(taken(&mut world, two), "ct=0 max-age=59 : 1", "what is left of its life");
+        assert_eq!(taken(&mut world, one), ": 2");
+    }
 }
