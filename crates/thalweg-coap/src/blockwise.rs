@@ -1,7 +1,5 @@
 //! Requests that come in blocks, and responses that are kept so that they can go in blocks. RFC 7959
 
-use std::hash::{BuildHasher, Hasher};
-
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use thalweg_wire::{Span, Time};
@@ -74,7 +72,7 @@ impl Transfers {
             self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + settings.transfer_idle));
         }
         let Some(transfer) = self.all.get_mut(&part.key) else { return Gathered::Gap };
-        if transfer.body.len() != part.offset {
+        if transfer.body.len() != part.offset || transfer.peer != part.peer {
             return Gathered::Gap;
         }
         if self.bytes + part.bytes.len() > settings.transfers_bytes_max {
@@ -233,9 +231,12 @@ impl KeptResponses {
 
 /// What blocks of one request have in common: peer, method, and all options but those that speak of blocks or of one
 /// message alone. Request-Tag is one of them, so that blocks with different tags are not put together. RFC 9175 §3
-pub(crate) fn key_of(hasher: &FixedState, peer: u64, code: Code, options: &Options<'_>) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write_u64(peer ^ u64::from(code.0));
+///
+/// It is worked out for every request, so it is a quick one. What two requests of one peer with the same key would spoil
+/// is that peer's; others cannot be hit on purpose, because `peer` is a hash with a key of its own.
+#[inline]
+pub(crate) fn key_of(peer: u64, code: Code, options: &Options<'_>) -> u64 {
+    let mut key = peer ^ u64::from(code.0);
     for (number, value) in options.iter() {
         let is_of_message = matches!(
             number,
@@ -249,11 +250,18 @@ pub(crate) fn key_of(hasher: &FixedState, peer: u64, code: Code, options: &Optio
                 | option::NO_RESPONSE
         );
         if !is_of_message {
-            hasher.write_u32(u32::from(number) << 16 | value.len() as u32 & 0xFFFF);
-            hasher.write(value);
+            key = mixed(key, u64::from(number) << 16 | value.len() as u64);
+            let (words, rest) = value.as_chunks::<8>();
+            key = words.iter().fold(key, |key, word| mixed(key, u64::from_le_bytes(*word)));
+            key = mixed(key, rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
         }
     }
-    hasher.finish()
+    key
+}
+
+#[inline]
+fn mixed(key: u64, word: u64) -> u64 {
+    (key ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
 
 #[cfg(test)]
@@ -329,18 +337,23 @@ mod tests {
 
     #[test]
     fn blocks_of_one_request_have_one_key() {
-        let hasher = FixedState::with_seed(1);
         let key = |options: &[(u16, &[u8])]| {
             let mut bytes = Vec::new();
             let mut encoder = Encoder::body(&mut bytes);
             for (number, value) in options {
                 encoder.option(*number, value);
             }
-            key_of(&hasher, 5, Code::PUT, &Options::decode(&bytes).expect("legal").0)
+            key_of(5, Code::PUT, &Options::decode(&bytes).expect("legal").0)
         };
         let plain = key(&[(option::URI_PATH, b"a")]);
         assert_eq!(plain, key(&[(option::URI_PATH, b"a"), (option::BLOCK1, &[0x0E]), (option::SIZE1, &[9])]));
         assert_ne!(plain, key(&[(option::URI_PATH, b"b")]));
+        assert_ne!(
+            key(&[(option::URI_PATH, b"ab"), (option::URI_PATH, b"")]),
+            key(&[(option::URI_PATH, b"a"), (option::URI_PATH, b"b")])
+        );
+        assert_ne!(key(&[(option::URI_PATH, b"0123456789")]), key(&[(option::URI_PATH, b"0123456798")]));
+        assert_ne!(key(&[(option::URI_PATH, b"1234567012345678")]), key(&[(option::URI_PATH, b"1234567812345670")]));
         assert_ne!(plain, key(&[(option::URI_PATH, b"a"), (option::REQUEST_TAG, &[1])]));
     }
 }

@@ -40,7 +40,7 @@ pub struct ServerSide {
     understood: u64,
     exchange_lifetime: Span,
     non_lifetime: Span,
-    /// For fingerprints and cache keys.
+    /// For fingerprints.
     hasher: FixedState,
     echo: Echo,
     endpoint: Endpoint,

@@ -154,7 +154,7 @@ impl ServerSide {
             return None;
         }
         let is_safe = is_safe(message.code);
-        let cache_key = key_of(&self.hasher, hash, message.code, &message.options);
+        let cache_key = key_of(hash, message.code, &message.options);
         let mut block1 = None;
         let payload = match self.take_block1(&asked, message, cache_key, &mut block1, now, out) {
             Body::Inline => Cow::Borrowed(message.payload),
