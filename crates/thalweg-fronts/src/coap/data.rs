@@ -48,9 +48,15 @@ impl<S: Side> Handler<S> {
 
     /// Asks for the last value.
     pub(super) fn get(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
-        let ask = Ask::read(&request.options);
+        let ask = Ask::read(&request.options, self.topic_format(address, scene));
         let ticket = self.wait(Waiting::Get { exchange: request.exchange, ask }, scene.now)?;
         self.read(ticket, request.session, address, scene)
+    }
+
+    /// What the values of an address are, if its topic says so. Draft §2.2.1
+    pub(super) fn topic_format(&self, address: &str, scene: &Scene<'_>) -> Option<u16> {
+        let desk = scene.links.coap.desk(self.desk?)?;
+        desk.topics.at(address)?.configuration.content_format
     }
 
     fn read(&mut self, ticket: Ticket, session: SessionId, address: &str, scene: &mut Scene<'_>) -> Done {
@@ -104,8 +110,8 @@ impl<S: Side> Handler<S> {
         }
         let is_first_asked = is_kept && !self.known.contains(&self.known_key(address));
         let asked = if is_first_asked { self.ask_whether_first(address, request, scene) } else { None };
-        let memo = std::mem::take(&mut self.memo);
-        let properties = of_few.as_ref().or(format.map(|_| &memo.1));
+        let memo = format.map(|_| std::mem::take(&mut self.memo));
+        let properties = of_few.as_ref().or(memo.as_ref().map(|(_, properties)| properties));
         let draft = Draft {
             address,
             payload: request.payload,
@@ -118,7 +124,9 @@ impl<S: Side> Handler<S> {
             native: None,
         };
         let published = self.publish(request.identity, request.session, draft, scene);
-        self.memo = memo;
+        if let Some(memo) = memo {
+            self.memo = memo;
+        }
         self.after_put(published, asked, request.exchange, scene)
     }
 
@@ -309,7 +317,7 @@ impl<S: Side> Handler<S> {
         let Some(value) = value else {
             return self.respond(exchange, &Answer::of(Code::NOT_FOUND), now);
         };
-        let shown = Representation::of(value, self.settings.max_age_secs, now);
+        let shown = Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
         if !ask.accepts(shown.content_format) {
             return self.respond(exchange, &Answer::of(Code::NOT_ACCEPTABLE), now);
         }

@@ -209,16 +209,16 @@ impl CoapFront {
         let Some(Event::Request(event)) = side.machine.handle_datagram(from, datagram, now, &mut side.out) else {
             return;
         };
-        let session = match session {
-            Ok(session) => session,
-            Err(why) => return self.handler.respond(event.exchange, &stay_out(why), now),
-        };
         let mut relation = event.relation.map(|(_, cookie)| cookie);
         if event.observe == Some(Observe::Deregister)
             && let Some(cookie) = relation.take()
         {
             self.handler.forget_relation(cookie, scene);
         }
+        let session = match session {
+            Ok(session) => session,
+            Err(why) => return self.handler.respond(event.exchange, &stay_out(why), now),
+        };
         let request = Request {
             exchange: event.exchange,
             identity,

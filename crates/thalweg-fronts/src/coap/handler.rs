@@ -81,7 +81,9 @@ pub(super) struct Handler<S: Side> {
     pub(super) stalled: bool,
     /// A buffer for addresses.
     address: String,
-    key: u64,
+    nonce: u64,
+    /// Makes keys of addresses.
+    keys: foldhash::quality::FixedState,
 }
 
 impl<S: Side> Handler<S> {
@@ -108,7 +110,8 @@ impl<S: Side> Handler<S> {
             counts: CoapCounts::default(),
             stalled: false,
             address: String::new(),
-            key: nonce,
+            nonce,
+            keys: foldhash::quality::FixedState::with_seed(nonce),
         }
     }
 
@@ -270,7 +273,7 @@ impl<S: Side> Handler<S> {
     #[inline]
     pub(super) fn see_to_desk(&mut self, scene: &mut Scene<'_>) {
         if self.desk.is_none() {
-            self.desk = Desk::open(&self.settings.tenant, self.key, scene);
+            self.desk = Desk::open(&self.settings.tenant, self.nonce, scene);
         }
     }
 
@@ -282,7 +285,7 @@ impl<S: Side> Handler<S> {
     /// A name for an address that is short and hard to make another one have.
     pub(super) fn known_key(&self, address: &str) -> u64 {
         use std::hash::{BuildHasher, Hasher};
-        let mut hasher = foldhash::quality::FixedState::with_seed(self.key).build_hasher();
+        let mut hasher = self.keys.build_hasher();
         hasher.write(address.as_bytes());
         hasher.finish()
     }

@@ -10,7 +10,7 @@
 
 use super::answer::Answer;
 use super::data::forbidden;
-use super::desk::Desk;
+use super::desk::{Desk, DeskId};
 use super::handler::{Done, Handler, Request, Scene};
 use super::relations::{NO_FORMAT, Relation, State};
 use super::representation::Representation;
@@ -59,7 +59,8 @@ impl<S: Side> Handler<S> {
             Some(_) => Notify::Confirmable,
         };
         let cookie = self.relations.insert(request.identity.0, depth == 1, notify);
-        self.registrations.insert(cookie, (request.exchange, Ask::read(&request.options)));
+        let ask = Ask::read(&request.options, self.topic_format(address, scene));
+        self.registrations.insert(cookie, (request.exchange, ask));
         let Scene { now, kernel, links } = scene;
         match kernel.watch(request.session, self.link, cookie, address, depth, *now, *links) {
             Ok(watch) => {
@@ -142,7 +143,8 @@ impl<S: Side> Handler<S> {
     pub(super) fn on_watch_ready(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
         let Some((exchange, ask)) = self.registrations.remove(&cookie) else { return };
         let now = scene.now;
-        let shown = value.as_ref().map(|value| Representation::of(value, self.settings.max_age_secs, now));
+        let show = |value| Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
+        let shown = value.as_ref().map(show);
         let seat = self.relations.get_mut(cookie).and_then(|relation| relation.seat);
         let topic = seat.and_then(|seat| scene.links.coap.desk(self.desk?)?.topics.get(seat));
         let is_observable = match shown {
@@ -227,11 +229,12 @@ impl<S: Side> Handler<S> {
 
     /// The state as it is, for an observer that must be asked whether it is there.
     pub(super) fn on_checked(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
+        let Some(relation) = self.relations.get_mut(cookie) else { return };
+        let format = seat_format(self.desk, relation.seat, scene);
         let body = match &value {
-            Some(value) => self.bodies.of(value, &self.settings, scene.now),
+            Some(value) => self.bodies.of(value, format, &self.settings, scene.now),
             None => Arc::new(SharedBody::new(Code::CONTENT, &[], &[])),
         };
-        let Some(relation) = self.relations.get_mut(cookie) else { return };
         match self.side.notify(relation.number, &body, Delivery::Confirmable, scene.now) {
             Notified::Sent { .. } => self.counts.notifications += 1,
             Notified::Busy => {
@@ -263,6 +266,7 @@ impl<S: Side> Handler<S> {
         }
         let (watch, conflates) = (relation.watch, relation.conflates);
         let mut parked = relation.parked.take();
+        let mut has_sent = false;
         loop {
             let change = match scene.kernel.take_watched(watch, scene.now) {
                 Some(change) if conflates || parked.is_none() => {
@@ -279,6 +283,7 @@ impl<S: Side> Handler<S> {
                 }
                 None => match parked.take() {
                     Some(parked) => Change::Value(parked),
+                    None if has_sent => return,
                     None => {
                         let number = self.number_of(cookie);
                         return self.side.nothing_to_notify(number);
@@ -292,9 +297,11 @@ impl<S: Side> Handler<S> {
                     Told::Ended
                 }
             };
-            if told != Told::Sent {
+            // Whoever wants the newest only has it; what comes next is told anew.
+            if told != Told::Sent || conflates {
                 return;
             }
+            has_sent = true;
         }
     }
 
@@ -312,9 +319,10 @@ impl<S: Side> Handler<S> {
 
     /// Tells an observer of a value.
     fn tell(&mut self, cookie: u64, value: Message, scene: &mut Scene<'_>) -> Told {
-        let body = self.bodies.of(&value, &self.settings, scene.now);
-        let format = self.bodies.last_format();
         let Some(relation) = self.relations.get_mut(cookie) else { return Told::Ended };
+        let format = seat_format(self.desk, relation.seat, scene);
+        let body = self.bodies.of(&value, format, &self.settings, scene.now);
+        let format = self.bodies.last_format();
         match format {
             Some(format) if relation.format == NO_FORMAT => relation.format = format,
             // RFC 7641 §4.2: an observation keeps its format or ends.
@@ -355,6 +363,12 @@ impl<S: Side> Handler<S> {
     }
 }
 
+/// What the values of the topic are at which an observer has a seat.
+fn seat_format(desk: Option<DeskId>, seat: Option<TopicId>, scene: &Scene<'_>) -> Option<u16> {
+    let seat = seat?;
+    scene.links.coap.desk(desk?)?.topics.get(seat)?.configuration.content_format
+}
+
 /// Notifications as they were encoded last: all observers of an address share them.
 #[derive(Default)]
 pub(super) struct Bodies {
@@ -369,6 +383,8 @@ struct Encoded {
     value: Message,
     /// Max-Age is as of this second, if it runs.
     second: u64,
+    /// What it is if its publisher did not say.
+    default: Option<u16>,
     format: Option<u16>,
     body: Arc<SharedBody>,
 }
@@ -378,18 +394,21 @@ const BODIES: usize = 16;
 
 impl Bodies {
     /// A value as a notification.
-    fn of(&mut self, value: &Message, settings: &CoapSettings, now: Time) -> Arc<SharedBody> {
+    fn of(&mut self, value: &Message, default: Option<u16>, settings: &CoapSettings, now: Time) -> Arc<SharedBody> {
         let second = if value.expires() == Time::NEVER { 0 } else { now.nanos() / 1_000_000_000 };
-        let is_it = |entry: &Encoded| entry.second == second && entry.value.is_same(value);
+        let is_it = |entry: &Encoded| entry.second == second && entry.default == default && entry.value.is_same(value);
         if let Some(entry) = self.entries.get(self.last).filter(|entry| is_it(entry)) {
             return entry.body.clone();
         }
         if let Some(at) = self.entries.iter().position(is_it) {
             self.last = at;
-            return self.entries.get(at).map_or_else(|| encode(value, settings, now).1, |entry| entry.body.clone());
+            return self
+                .entries
+                .get(at)
+                .map_or_else(|| encode(value, default, settings, now).1, |entry| entry.body.clone());
         }
-        let (format, body) = encode(value, settings, now);
-        let entry = Encoded { value: value.clone(), second, format, body: body.clone() };
+        let (format, body) = encode(value, default, settings, now);
+        let entry = Encoded { value: value.clone(), second, default, format, body: body.clone() };
         match self.entries.get_mut(self.next) {
             Some(slot) => *slot = entry,
             None => self.entries.push(entry),
@@ -410,8 +429,8 @@ impl Bodies {
     }
 }
 
-fn encode(value: &Message, settings: &CoapSettings, now: Time) -> (Option<u16>, Arc<SharedBody>) {
-    let shown = Representation::of(value, settings.max_age_secs, now);
+fn encode(value: &Message, default: Option<u16>, settings: &CoapSettings, now: Time) -> (Option<u16>, Arc<SharedBody>) {
+    let shown = Representation::of(value, settings.max_age_secs, now).or_format(default);
     let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); 3];
     let count = shown.write(false, &mut options);
     // A body of one message needs no tag: the observer has it all, and who fetches it gets one. Five bytes of each

@@ -35,6 +35,11 @@ impl Representation {
         };
         Representation { content_format, etag: etag(message.payload(), content_format), max_age_secs }
     }
+
+    /// The same of this format, if its publisher did not say what it is.
+    pub(super) fn or_format(self, format: Option<u16>) -> Self {
+        Representation { content_format: self.content_format.or(format), ..self }
+    }
 }
 
 /// The Content-Format of a message with these properties.

@@ -62,14 +62,17 @@ pub(super) struct Ask {
     accept: Option<u16>,
     /// Representations it has: those that can be ours.
     etags: [Option<[u8; 4]>; ETAGS_MAX],
+    /// What a value is whose publisher did not say: its topic may.
+    pub(super) format: Option<u16>,
 }
 
 /// How many ETags of a request are looked at: who has more of one resource has wasted memory.
 const ETAGS_MAX: usize = 4;
 
 impl Ask {
-    pub(super) fn read(options: &Options<'_>) -> Self {
-        let mut ask = Ask { accept: accept(options), ..Ask::default() };
+    /// Reads a request for a value that is of `format` if its publisher did not say.
+    pub(super) fn read(options: &Options<'_>, format: Option<u16>) -> Self {
+        let mut ask = Ask { accept: accept(options), format, ..Ask::default() };
         let ours = options.all(option::ETAG).filter_map(|etag| etag.try_into().ok());
         for (slot, etag) in ask.etags.iter_mut().zip(ours) {
             *slot = Some(etag);

@@ -116,12 +116,13 @@ fn a_topic_is_made_filled_read_and_deleted_on_every_shard() {
 fn whatever_is_published_to_a_topic_can_be_read_retained_or_not() {
     let mut world = World::shards(3);
     let (who, app) = (world.peer(), world.mqtt("app"));
-    make(&mut world, who, &topic("a", []));
+    make(&mut world, who, &topic("a", [(3, Field::Number(50))]));
     world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
-    assert_eq!(world.asks(who, "CON GET /ps/data/a"), "ACK 2.05 : 1");
-    assert_eq!(world.asks(who, "CON GET /ps/data/a observe=0"), "ACK 2.05 observe : 1");
+    assert_eq!(world.asks(who, "CON GET /ps/data/a"), "ACK 2.05 ct=50 : 1", "the topic says what it is");
+    assert_eq!(world.asks(who, "CON GET /ps/data/a accept=60"), "ACK 4.06");
+    assert_eq!(world.asks(who, "CON GET /ps/data/a observe=0"), "ACK 2.05 observe ct=50 : 1");
     world.mqtt_says(app, "a", "2", QoS::AtLeastOnce, false);
-    assert_eq!(world.lines(who), ["CON 2.05 observe : 2"]);
+    assert_eq!(world.lines(who), ["CON 2.05 observe ct=50 : 2"]);
 }
 
 #[test]
