@@ -2,7 +2,7 @@
 //! connection, and both ends of one. RFC 8323
 //!
 //! No message here is of a kind or has an id: the transport repeats and puts in order. The value of Observe in a
-//! notification is ignored for the same reason, and senders leave it empty (§7.2).
+//! notification is ignored for the same reason; senders may leave it empty (§7.1).
 
 mod client;
 mod connection;

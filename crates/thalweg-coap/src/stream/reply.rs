@@ -10,8 +10,8 @@ pub(super) struct Reply<'r> {
     pub token: Token,
     pub code: Code,
     pub options: &'r [OptionOut<'r>],
-    /// It is a notification. The value of Observe is nothing: nobody looks at it. §7.2
-    pub observes: bool,
+    /// The number of a notification. Nobody has to look at it (RFC 8323 §7.1), but aiocoap drops what does not rise.
+    pub observe: Option<u32>,
     /// What its request said of itself.
     pub block1: Option<Block>,
     /// The block that was asked for.
@@ -101,7 +101,7 @@ impl Reply<'_> {
         let [tag, block2, size2] = [0, 1, 2].map(|at| own.get(at).copied().flatten());
         let own = [
             tag,
-            self.observes.then_some((option::OBSERVE, Value::Uint(0))),
+            self.observe.map(|number| (option::OBSERVE, Value::Uint(number))),
             block2,
             self.block1.map(|block| (option::BLOCK1, Value::Uint(block.encode()))),
             size2,

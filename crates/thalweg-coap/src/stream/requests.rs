@@ -12,6 +12,7 @@ use thalweg_wire::{Span, Time};
 use super::reply::{Reply, Said};
 use super::{Event, NotSent, PeerFault, ServerSide, StreamMessage, StreamSettings};
 use crate::blockwise::{Gathered, KeptResponses, Part, Transfers, key_of};
+use crate::observe::SEQUENCE;
 use crate::outgoing::{merged, put};
 use crate::{
     Block, Code, Encoder, ExchangeId, NoResponse, Notified, Observe, ObserveRefused, OptionOut, Options, RelationId,
@@ -66,7 +67,8 @@ pub struct StreamRequest<'b> {
 pub struct Requests {
     settings: Arc<ServerSettings>,
     machine: ServerSide,
-    hasher: FixedState,
+    /// What keys are made of, beside requests.
+    seed: u64,
     /// Those that wait for an answer, by number; numbers rise.
     exchanges: HashMap<u64, Exchange, FixedState>,
     /// Observations by number, and their numbers by token.
@@ -107,8 +109,17 @@ struct Exchange {
 struct Relation {
     token: Token,
     cookie: u64,
+    /// The number of the last notification.
+    sequence: u32,
     /// The blocks that the observer asked for.
     block2: Option<Block>,
+}
+
+impl Relation {
+    fn advance(&mut self) -> u32 {
+        self.sequence = (self.sequence + 1) & SEQUENCE;
+        self.sequence
+    }
 }
 
 /// What was made of Block1.
@@ -134,8 +145,8 @@ impl Requests {
             machine: ServerSide::new(stream),
             exchanges: HashMap::with_hasher(hasher.clone()),
             relations: HashMap::with_hasher(hasher.clone()),
-            by_token: HashMap::with_hasher(hasher.clone()),
-            hasher,
+            by_token: HashMap::with_hasher(hasher),
+            seed,
             number: 0,
             look_at: Time::NEVER,
             transfers: Transfers::default(),
@@ -228,7 +239,7 @@ impl Requests {
         };
         let is_further = block2.is_some_and(|block| block.number > 0);
         let is_safe = code == Code::GET || code == Code::FETCH;
-        let key = key_of(&self.hasher, 0, code, &options);
+        let key = key_of(0, code, &options);
         let (block1, payload) = match self.take_block1(&message, key, now, out) {
             (block1, Body::Whole(payload)) => (block1, payload),
             (_, Body::Answered) => return None,
@@ -336,7 +347,7 @@ impl Requests {
             return (None, Body::Answered);
         };
         let announced = message.options.uint(option::SIZE1).unwrap_or(0) as usize;
-        let part = Part { key, peer: 0, offset: block.offset(), bytes, more: block.more };
+        let part = Part { key, peer: self.seed, offset: block.offset(), bytes, more: block.more };
         let gathered = match announced > most {
             true => Gathered::TooLarge,
             false => self.transfers.gather(part, &self.settings, now),
@@ -379,7 +390,7 @@ impl Requests {
             token: message.token,
             code: kept.code,
             options: &options,
-            observes: false,
+            observe: None,
             block1: None,
             block2: Some(block),
             payload: &kept.payload,
@@ -454,11 +465,14 @@ impl Requests {
     }
 
     fn say(&mut self, exchange: &Exchange, response: &Response<'_>, now: Time, out: &mut Vec<u8>) -> Said {
-        if !response.code.is_success()
-            && let Some(relation) = exchange.relation
-        {
-            self.end(relation);
-        }
+        let observe = match exchange.relation {
+            Some(relation) if response.code.is_success() => self.relations.get_mut(&relation).map(Relation::advance),
+            Some(relation) => {
+                self.end(relation);
+                None
+            }
+            None => None,
+        };
         if exchange.no_response.suppresses(response.code) {
             return Said::Nothing;
         }
@@ -466,7 +480,7 @@ impl Requests {
             token: exchange.token,
             code: response.code,
             options: response.options,
-            observes: exchange.relation.is_some() && response.code.is_success(),
+            observe,
             block1: exchange.block1,
             block2: exchange.block2,
             payload: response.payload,
@@ -505,7 +519,7 @@ impl Requests {
         if let Some(before) = self.by_token.insert(token, number) {
             self.relations.remove(&before);
         }
-        self.relations.insert(number, Relation { token, cookie, block2 });
+        self.relations.insert(number, Relation { token, cookie, sequence: 0, block2 });
         Ok(RelationId::from_number(number))
     }
 
@@ -516,23 +530,30 @@ impl Requests {
 
     /// Tells an observer of a new state.
     pub fn notify(&mut self, relation: RelationId, body: &SharedBody, out: &mut Vec<u8>) -> Notified {
-        let Some(relation) = self.relations.get(&relation.number()) else { return Notified::Gone };
-        let (token, block2) = (relation.token, relation.block2);
-        self.notify_at(token, block2, true, body, out);
+        let Some(relation) = self.relations.get_mut(&relation.number()) else { return Notified::Gone };
+        let (token, block2, sequence) = (relation.token, relation.block2, relation.advance());
+        self.notify_at(token, block2, Some(sequence), body, out);
         Notified::Sent { confirmable: false }
     }
 
     /// Ends an observation, with a last word or without one.
     pub fn end_observation(&mut self, relation: RelationId, last: Option<&SharedBody>, out: &mut Vec<u8>) {
         if let (Some(relation), Some(last)) = (self.end(relation.number()), last) {
-            self.notify_at(relation.token, relation.block2, false, last, out);
+            self.notify_at(relation.token, relation.block2, None, last, out);
         }
     }
 
-    fn notify_at(&mut self, token: Token, block2: Option<Block>, observes: bool, body: &SharedBody, out: &mut Vec<u8>) {
+    fn notify_at(
+        &mut self,
+        token: Token,
+        block2: Option<Block>,
+        observe: Option<u32>,
+        body: &SharedBody,
+        out: &mut Vec<u8>,
+    ) {
         if !body.is_large() {
             let exponent = block2.map_or(Block::SIZE_EXPONENT_MAX, |block| block.size_exponent);
-            let write = |out: &mut Vec<u8>| body.write(observes.then_some(0), exponent, out);
+            let write = |out: &mut Vec<u8>| body.write(observe, exponent, out);
             match self.machine.respond_encoded(token, body.code(), body.bytes(), write, out) {
                 Err(NotSent::TooLarge { .. }) => {}
                 Ok(()) | Err(_) => return,
@@ -542,7 +563,7 @@ impl Requests {
         body.with_parts(|options, payload| {
             // A Block2 of number 0 says how large blocks are to be.
             let block2 = block2.filter(|block| block.size_exponent < Block::BERT && payload.len() > block.size());
-            let reply = Reply { token, code: body.code(), options, observes, block1: None, block2, payload };
+            let reply = Reply { token, code: body.code(), options, observe, block1: None, block2, payload };
             reply.say(&mut self.machine, most, out);
         });
     }
