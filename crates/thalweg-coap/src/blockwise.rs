@@ -1,10 +1,12 @@
 //! Requests that come in blocks, and responses that are kept so that they can go in blocks. RFC 7959
 
+use std::sync::Arc;
+
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use thalweg_wire::{Span, Time};
 
-use crate::{Code, Options, ServerSettings, option};
+use crate::{Code, OptionOut, Options, ServerSettings, SharedBody, Value, option};
 
 /// Bodies by what names them: peer and cache key, see [`key_of`].
 type Bodies<T> = HashMap<u64, T, FixedState>;
@@ -151,17 +153,51 @@ impl Transfers {
     }
 }
 
-/// A response of which further blocks may be asked for.
+/// What further blocks may be asked for of.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    pub code: Code,
-    /// Its options as they are on the wire.
-    pub options: Vec<u8>,
-    pub payload: Vec<u8>,
+pub(crate) enum KeptBody {
+    /// A response: its code, its options as they are on the wire, and its payload.
+    Response { code: Code, options: Vec<u8>, payload: Vec<u8> },
+    /// A notification.
+    Notification(Arc<SharedBody>),
+}
+
+impl KeptBody {
+    pub fn code(&self) -> Code {
+        match self {
+            KeptBody::Response { code, .. } => *code,
+            KeptBody::Notification(body) => body.code(),
+        }
+    }
+
+    /// Its options and the whole payload.
+    pub fn with_parts<R>(&self, of: impl FnOnce(&[OptionOut<'_>], &[u8]) -> R) -> R {
+        match self {
+            KeptBody::Response { options, payload, .. } => {
+                let (options, _) = Options::decode(options).unwrap_or((Options::EMPTY, &[]));
+                let options: Vec<OptionOut<'_>> = options.iter().map(|(n, value)| (n, Value::Opaque(value))).collect();
+                of(&options, payload)
+            }
+            KeptBody::Notification(body) => body.with_parts(of),
+        }
+    }
+
+    /// Many may share one notification; each is charged with all of it, because it may be the last one.
+    fn bytes(&self) -> usize {
+        match self {
+            KeptBody::Response { options, payload, .. } => options.len() + payload.len(),
+            KeptBody::Notification(body) => body.bytes(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    body: KeptBody,
     seen: Time,
 }
 
-/// Responses to requests that must not be carried out again for each block.
+/// Responses to requests that must not be carried out again for each block, and notifications.
 #[derive(Debug, Default)]
 pub(crate) struct KeptResponses {
     all: Bodies<Kept>,
@@ -171,9 +207,9 @@ pub(crate) struct KeptResponses {
 
 impl KeptResponses {
     /// Keeps one. The oldest go if there are too many, or this one if it is too large.
-    pub fn insert(&mut self, key: u64, code: Code, options: Vec<u8>, payload: &[u8], s: &ServerSettings, now: Time) {
+    pub fn insert(&mut self, key: u64, body: KeptBody, s: &ServerSettings, now: Time) {
         self.forget(key);
-        let bytes = options.len() + payload.len();
+        let bytes = body.bytes();
         while self.all.len() >= s.kept_responses_max || self.bytes + bytes > s.kept_responses_bytes_max {
             let oldest = self.all.iter().min_by_key(|(_, kept)| kept.seen).map(|(key, _)| *key);
             let Some(oldest) = oldest else { return };
@@ -181,7 +217,7 @@ impl KeptResponses {
         }
         self.bytes += bytes;
         self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + s.transfer_idle));
-        self.all.insert(key, Kept { code, options, payload: payload.to_vec(), seen: now });
+        self.all.insert(key, Kept { body, seen: now });
     }
 
     /// Whether there is a response to this request.
@@ -190,10 +226,10 @@ impl KeptResponses {
     }
 
     /// The response to a request; it is kept for longer now.
-    pub fn get(&mut self, key: u64, now: Time) -> Option<&Kept> {
+    pub fn get(&mut self, key: u64, now: Time) -> Option<&KeptBody> {
         let kept = self.all.get_mut(&key)?;
         kept.seen = now;
-        Some(kept)
+        Some(&kept.body)
     }
 
     /// Forgets those that nobody asked for.
@@ -208,7 +244,7 @@ impl KeptResponses {
                 next = Some(next.unwrap_or(Time::NEVER).min(until));
                 return true;
             }
-            self.bytes -= kept.options.len() + kept.payload.len();
+            self.bytes -= kept.body.bytes();
             false
         });
         self.next = next;
@@ -222,9 +258,9 @@ impl KeptResponses {
         self.bytes + self.all.allocation_size()
     }
 
-    fn forget(&mut self, key: u64) {
+    pub fn forget(&mut self, key: u64) {
         if let Some(kept) = self.all.remove(&key) {
-            self.bytes -= kept.options.len() + kept.payload.len();
+            self.bytes -= kept.body.bytes();
         }
     }
 }
@@ -324,13 +360,14 @@ mod tests {
     fn kept_responses_are_few_and_the_oldest_goes() {
         let s = ServerSettings { kept_responses_max: 2, kept_responses_bytes_max: 100, ..ServerSettings::default() };
         let mut all = KeptResponses::default();
+        let body = |len| KeptBody::Response { code: Code::CONTENT, options: Vec::new(), payload: vec![0; len] };
         for key in 0..3 {
-            all.insert(key, Code::CONTENT, Vec::new(), &[0; 40], &s, Time::from_secs(key));
+            all.insert(key, body(40), &s, Time::from_secs(key));
         }
         assert!(all.get(0, Time::from_secs(3)).is_none() && all.get(1, Time::from_secs(3)).is_some());
-        all.insert(9, Code::CONTENT, Vec::new(), &[0; 101], &s, Time::from_secs(3));
+        all.insert(9, body(101), &s, Time::from_secs(3));
         assert!(all.get(9, Time::from_secs(3)).is_none());
-        all.insert(8, Code::CONTENT, Vec::new(), &[0; 40], &s, Time::from_secs(10));
+        all.insert(8, body(40), &s, Time::from_secs(10));
         all.forget_old(s.transfer_idle, Time::from_secs(70));
         assert_eq!((all.all.len(), all.bytes), (0, 0));
     }

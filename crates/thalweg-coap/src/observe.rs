@@ -16,6 +16,8 @@ const IDS: usize = 4;
 pub(crate) struct Relation {
     /// What the application calls it.
     pub cookie: u64,
+    /// What further blocks of its notifications are recognized by.
+    pub cache_key: u64,
     pub peer: u32,
     /// Neighbours among the peer's observations.
     pub next: u32,
@@ -57,6 +59,7 @@ impl Relation {
     pub fn new(peer: u32, token: Token, cookie: u64, check: Span, block_exponent: u8, now: Time) -> Self {
         Relation {
             cookie,
+            cache_key: 0,
             peer,
             next: NONE,
             before: NONE,

@@ -94,6 +94,14 @@ impl SharedBody {
         !self.large.is_empty()
     }
 
+    /// Whether only a part of it fits into one message with blocks of this size.
+    #[inline]
+    pub(crate) fn is_cut(&self, block_exponent: u8) -> bool {
+        let block = 16 << block_exponent.min(Block::SIZE_EXPONENT_MAX);
+        let may_be = self.is_large() || self.after.len() > block;
+        may_be && self.with_parts(|_, payload| payload.len() > block)
+    }
+
     /// Options and payload again, for whoever sends it in another form.
     pub(crate) fn with_parts<R>(&self, of: impl FnOnce(&[OptionOut<'_>], &[u8]) -> R) -> R {
         let (before, _) = Options::decode(&self.before).unwrap_or((Options::EMPTY, &[]));

@@ -330,10 +330,10 @@ fn a_large_notification_has_its_first_block_and_the_rest_is_asked_for() {
     assert_eq!((first.options.uint(option::SIZE2), first.payload), (Some(2500), &payload[..1024]));
     let tag = first.options.get(option::ETAG).expect("one is made").to_vec();
     let get = message(Kind::Confirmable, Code::GET, 1, &[2], |encoder| {
+        encoder.option(option::URI_PATH, b"t");
         encoder.uint(option::BLOCK2, Block { number: 1, more: false, size_exponent: 6 }.encode());
     });
-    let request = bench.feed(0, &get).expect("the application is asked again");
-    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &payload });
+    assert!(bench.feed(0, &get).is_none(), "it is served from what was notified");
     let sent = bench.sent(0).remove(0);
     let second = decoded(&sent);
     assert_eq!((second.options.get(option::ETAG), second.payload), (Some(&tag[..]), &payload[1024..2048]));
@@ -358,4 +358,40 @@ fn an_observer_may_ask_for_small_blocks() {
         assert!(m.options.has(option::OBSERVE) && m.options.has(option::ETAG));
         let _ = bench.notify(relation, &[1; 40], Delivery::Confirmable);
     }
+}
+
+#[test]
+fn blocks_of_a_notification_and_of_a_newer_answer_are_not_mixed() {
+    let mut bench = Bench::new(proven());
+    let relation = bench.observe(0, &[1]);
+    let (old, new) = (body(2500, 10), body(2500, 20));
+    let _ = bench.notify(relation, &old, Delivery::Confirmable);
+    bench.out.clear();
+    let ask = |number: u32, id| {
+        message(Kind::Confirmable, Code::GET, id, &[2], |encoder| {
+            encoder.option(option::URI_PATH, b"t");
+            encoder.uint(option::BLOCK2, Block { number, more: false, size_exponent: 6 }.encode());
+        })
+    };
+    let first = ask(0, 1);
+    let request = bench.feed(0, &first).expect("the first block is the application's");
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &new });
+    bench.out.clear();
+    assert!(bench.feed(0, &ask(1, 2)).is_none());
+    assert_eq!(decoded(&bench.sent(0)[0]).payload, &new[1024..2048]);
+    bench.answer_all(0, Kind::Acknowledgement);
+    bench.wait(Span::from_secs(62));
+    assert!(bench.feed(0, &ask(1, 3)).is_some(), "what is not kept any more is asked for");
+}
+
+#[test]
+fn an_error_is_an_error_whichever_block_was_asked_for() {
+    let mut bench = Bench::new(proven());
+    let get = message(Kind::Confirmable, Code::GET, 1, &[1], |encoder| {
+        encoder.uint(option::BLOCK2, Block { number: 2, more: false, size_exponent: 0 }.encode());
+    });
+    let request = bench.feed(0, &get).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::NOT_FOUND, options: &[], payload: b"no value" });
+    let sent = bench.sent(0).remove(0);
+    assert_eq!((decoded(&sent).code, decoded(&sent).payload), (Code::NOT_FOUND, &b"no value"[..]));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_wire::{Span, Time};
 
 use super::ServerSide;
+use crate::blockwise::KeptBody;
 use crate::endpoint::{Content, Due, Notification, Owner};
 use crate::observe::{Relation, seconds};
 use crate::slots::NONE;
@@ -29,7 +30,7 @@ impl ServerSide {
         if waiting.observe != Some(Observe::Register) {
             return Err(ObserveRefused::NotAsked);
         }
-        let (peer, token) = (waiting.peer, waiting.token);
+        let (peer, token, cache_key) = (waiting.peer, waiting.token, waiting.cache_key);
         let exponent = waiting.block2.and_then(Block::decode).map_or(Block::SIZE_EXPONENT_MAX, |b| b.size_exponent);
         let exponent = exponent.min(self.settings.block_exponent_max);
         let check = check.unwrap_or(self.settings.confirm_within);
@@ -43,6 +44,7 @@ impl ServerSide {
         }
         if let Some(relation) = self.relations.get_mut(index) {
             relation.cookie = cookie;
+            relation.cache_key = cache_key;
             relation.check = seconds(check);
             relation.block_exponent = exponent;
             relation.confirm(now);
@@ -66,6 +68,26 @@ impl ServerSide {
         out: &mut Datagrams,
     ) -> Notified {
         self.now = now;
+        let index = relation.index;
+        let notified = self.try_notify(relation, body, delivery, now, out);
+        if let (Notified::Sent { .. }, Some(relation)) = (notified, self.relations.get(index))
+            && body.is_cut(relation.block_exponent)
+        {
+            let kept = KeptBody::Notification(body.clone());
+            self.kept.insert(relation.cache_key, kept, &self.settings, now);
+        }
+        notified
+    }
+
+    #[inline]
+    fn try_notify(
+        &mut self,
+        relation: RelationId,
+        body: &Arc<SharedBody>,
+        delivery: Delivery,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Notified {
         let index = relation.index;
         if self.relations.get_of(index, relation.generation).is_none() {
             return Notified::Gone;

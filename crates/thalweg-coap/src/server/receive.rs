@@ -11,11 +11,11 @@ use super::exchange::{Exchange, is_safe};
 use crate::blockwise::{Gathered, Part, key_of};
 use crate::dedup::{Again, Key};
 use crate::endpoint::Owner;
-use crate::outgoing::{Cut, merged, put};
+use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
 use crate::{
     Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Kind, Message, NoResponse, ObservationEnd,
-    Observe, OptionOut, Options, PeerId, RelationId, Request, Token, Value, empty, option,
+    Observe, OptionOut, PeerId, RelationId, Request, Token, Value, empty, option,
 };
 
 /// Who asked what: everything an answer needs that the application has no part in.
@@ -420,16 +420,21 @@ impl ServerSide {
         let number = block.number << (block.size_exponent - exponent);
         let mut bytes = self.endpoint.buffer();
         let code = self.kept.get(cache_key, now).and_then(|kept| {
-            let cut = Cut::part(&kept.payload, number, exponent)?;
-            let (options, _) = Options::decode(&kept.options).ok()?;
-            let options: Vec<OptionOut<'_>> = options.iter().map(|(n, value)| (n, Value::Opaque(value))).collect();
-            let own = [cut.block.map(|block| (option::BLOCK2, Value::Uint(block.encode())))];
-            let mut encoder = Encoder::body(&mut bytes);
-            for (number, value) in merged(&options, &own) {
-                put(&mut encoder, number, value);
-            }
-            encoder.payload(cut.bytes);
-            Some(kept.code)
+            kept.with_parts(|options, payload| {
+                let cut = Cut::part(payload, number, exponent)?;
+                let mut tag = [0; 8];
+                let has_tag = options.iter().any(|(number, _)| *number == option::ETAG);
+                let own = [
+                    (!has_tag).then(|| (option::ETAG, Value::Opaque(etag_of(payload, &mut tag)))),
+                    cut.block.map(|block| (option::BLOCK2, Value::Uint(block.encode()))),
+                ];
+                let mut encoder = Encoder::body(&mut bytes);
+                for (number, value) in merged(options, &own) {
+                    put(&mut encoder, number, value);
+                }
+                encoder.payload(cut.bytes);
+                Some(kept.code())
+            })
         });
         let code = code.unwrap_or(Code::REQUEST_ENTITY_INCOMPLETE);
         self.answer(asked, code, &[], &bytes, false, now, out);

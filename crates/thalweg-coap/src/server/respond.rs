@@ -4,6 +4,7 @@ use thalweg_wire::Time;
 
 use super::ServerSide;
 use super::exchange::Exchange;
+use crate::blockwise::KeptBody;
 use crate::dedup::Again;
 use crate::endpoint::{Content, Owner};
 use crate::outgoing::{Cut, etag_of, merged, put};
@@ -87,7 +88,7 @@ impl ServerSide {
         let is_small = response.payload.len() <= 16 << exponent;
         // What cannot be asked for again goes in small blocks if it is more than an unproven peer may get.
         let may_shrink = !exchange.is_safe() && response.payload.len() + OPTIONS_BYTES > self.allowed(&exchange);
-        if is_small && asked.is_none() && !may_shrink {
+        if is_small && (asked.is_none() || !is_success) && !may_shrink {
             let own = [
                 observe.map(|sequence| (option::OBSERVE, Value::Uint(sequence))),
                 exchange.block1.map(|block| (option::BLOCK1, Value::Uint(block))),
@@ -234,15 +235,17 @@ impl ServerSide {
                     continue;
                 }
             }
-            if block.more && !exchange.is_safe() {
+            // A body that is kept for the same question is not mixed with this one.
+            let keeps = !exchange.is_safe() || observe.is_some() || self.kept.has(exchange.cache_key);
+            if block.more && number == 0 && keeps {
                 let mut options = Vec::new();
                 let mut encoder = Encoder::body(&mut options);
                 let own = [own[0]];
                 for (number, value) in merged(response.options, &own) {
                     put(&mut encoder, number, value);
                 }
-                let (key, payload) = (exchange.cache_key, response.payload);
-                self.kept.insert(key, response.code, options, payload, &self.settings, now);
+                let body = KeptBody::Response { code: response.code, options, payload: response.payload.to_vec() };
+                self.kept.insert(exchange.cache_key, body, &self.settings, now);
             }
             return self.send_response(exchange, &shape, now, out);
         }

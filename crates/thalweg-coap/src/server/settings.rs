@@ -96,7 +96,8 @@ pub struct ServerSettings {
     pub transfers_bytes_max: usize,
     /// After how long without a further block a request is forgotten; what comes later is answered with 4.08.
     pub transfer_idle: Span,
-    /// Responses to requests other than GET and FETCH of which further blocks may be asked for. The oldest goes first.
+    /// Responses to requests other than GET and FETCH, and notifications, of which further blocks may be asked for. The
+    /// oldest goes first; the application is asked for further blocks of a notification that is not kept.
     pub kept_responses_max: usize,
     /// Bytes of these.
     pub kept_responses_bytes_max: usize,
@@ -146,7 +147,7 @@ impl Default for ServerSettings {
             transfers_max: 1024,
             transfers_bytes_max: 16 << 20,
             transfer_idle: Span::from_secs(60),
-            kept_responses_max: 256,
+            kept_responses_max: 1024,
             kept_responses_bytes_max: 4 << 20,
         }
     }
