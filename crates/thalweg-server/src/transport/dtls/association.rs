@@ -14,7 +14,8 @@ pub(super) struct Association {
     /// Of the next record.
     number: u64,
     window: ReplayWindow,
-    /// The beginning of the random of the ClientHello that led here, so that a copy of it does not start anything.
+    /// The beginning of the cookie of the ClientHello that led here, so that a copy of it does not start anything. (Its
+    /// random would not do: a device whose randomness begins anew with it would be taken for its own copy.)
     began_with: [u8; 8],
     pub identity: PeerIdentity,
     /// Whose key it is; none with certificates.
@@ -29,15 +30,15 @@ impl Association {
             keys: done.keys,
             number: 0,
             window: done.window,
-            began_with: *done.client_random.first_chunk().expect("a random has 32 bytes"),
+            began_with: *done.cookie.first_chunk().expect("a cookie has 16 bytes"),
             identity: done.identity,
             psk: done.psk,
             last_flight: Some(Box::new(done.last_flight)),
         }
     }
 
-    pub fn began_with(&self, random: &[u8; 32]) -> bool {
-        random.starts_with(&self.began_with)
+    pub fn began_with(&self, cookie: &[u8]) -> bool {
+        cookie.starts_with(&self.began_with)
     }
 
     /// Appends a record. False: all numbers are used up, which takes 9,000 years at a thousand records per second.
@@ -48,6 +49,12 @@ impl Association {
         self.keys.seal(content, 1, self.number, plain, out);
         self.number += 1;
         true
+    }
+
+    /// As if all numbers before this one had served.
+    #[cfg(test)]
+    pub fn skip_to(&mut self, number: u64) {
+        self.number = number;
     }
 
     /// Appends the text of a record to `plain`.

@@ -11,7 +11,7 @@ use ccm::{Ccm, TagSize};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 
-use super::record::{VERSION_1_2, place, write_header};
+use super::record::{PLAIN_MAX, VERSION_1_2, place, write_header};
 
 /// How both ends come to a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,9 @@ impl Keys {
     pub fn open(&self, content: u8, epoch: u16, number: u64, fragment: &[u8], plain: &mut Vec<u8>) -> bool {
         let Some((explicit, sealed)) = fragment.split_first_chunk::<EXPLICIT_NONCE_BYTES>() else { return false };
         let Some(length) = sealed.len().checked_sub(self.protection.tag_bytes()) else { return false };
+        if length > PLAIN_MAX {
+            return false;
+        }
         let place = place(epoch, number).to_be_bytes();
         let (nonce, aad) = (self.read.nonce(*explicit), associated(place, content, length));
         let start = plain.len();
@@ -152,6 +155,11 @@ impl Keys {
 }
 
 impl Protection {
+    /// How long the fragment of a protected record with `length` bytes of text is.
+    pub fn fragment_bytes(self, length: usize) -> usize {
+        EXPLICIT_NONCE_BYTES + length + self.tag_bytes()
+    }
+
     fn tag_bytes(self) -> usize {
         match self {
             Protection::Ccm8 => 8,

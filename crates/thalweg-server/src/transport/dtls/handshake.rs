@@ -34,7 +34,7 @@ use super::acceptor::Loaded;
 use super::alert::{self, Alert};
 use super::certificate::{SCHEMES, ServerCertificate, check_signature};
 use super::cipher::{Exchange, Keys, Suite, prf};
-use super::hello::{ClientHello, bytes8, write_server_hello};
+use super::hello::{COOKIE_BYTES, ClientHello, bytes8, write_server_hello};
 use super::keys::PskEntry;
 use super::message::{self, HEADER_BYTES, Message, Piece, Reassembly, bytes24, push_u24};
 use super::record::{Record, ReplayWindow, VERSION_1_2, content, write_header};
@@ -46,6 +46,8 @@ pub(super) struct Handshake {
     suite: &'static Suite,
     extended_master_secret: bool,
     client_random: [u8; 32],
+    /// Of the ClientHello that began this.
+    cookie: [u8; COOKIE_BYTES],
     server_random: [u8; 32],
     /// Every message so far, as if none had been sent in pieces (RFC 6347 §4.2.6).
     transcript: Vec<u8>,
@@ -77,8 +79,8 @@ pub(super) struct Handshake {
 }
 
 /// What comes next from the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expects {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Expects {
     Certificate,
     ClientKeyExchange,
     CertificateVerify,
@@ -91,7 +93,7 @@ pub(super) struct Done {
     pub window: ReplayWindow,
     pub identity: PeerIdentity,
     pub psk: Option<Arc<PskEntry>>,
-    pub client_random: [u8; 32],
+    pub cookie: [u8; COOKIE_BYTES],
     pub last_flight: LastFlight,
 }
 
@@ -129,8 +131,8 @@ const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
 /// With more than this, the authorities are not listed: a client then chooses its certificate by itself.
 const AUTHORITIES_BYTES_MAX: usize = 2 * 1024;
 
-/// The longest protected record that can be a Finished or an alert.
-const EARLY_BYTES_MAX: usize = 128;
+/// What a Finished says (RFC 5246 §7.4.9).
+const VERIFY_BYTES: usize = 12;
 
 impl Handshake {
     /// Answers a ClientHello whose cookie is good. `message` is the whole of it, `record` its record's number: ours
@@ -144,14 +146,19 @@ impl Handshake {
         timeout: Span,
     ) -> Result<Handshake, Alert> {
         // The older of two versions has the greater number.
-        if hello.version > VERSION_1_2 {
-            return Err(Alert::new(alert::PROTOCOL_VERSION, "the peer speaks DTLS 1.0; it needs 1.2"));
+        if hello.version > VERSION_1_2 || hello.version >> 8 != 0xfe {
+            return Err(Alert::new(alert::PROTOCOL_VERSION, "the peer does not speak DTLS 1.2"));
         }
         let chosen = choose(&config, hello)?;
+        // RFC 8422 §5.1.2
+        if hello.compressed_points_only && chosen.agreement.is_some() {
+            return Err(Alert::new(alert::ILLEGAL_PARAMETER, "the peer does not understand uncompressed points"));
+        }
         let mut handshake = Handshake {
             suite: chosen.suite,
             extended_master_secret: hello.extended_master_secret,
             client_random: *hello.random,
+            cookie: *hello.cookie.first_chunk().ok_or(unasked())?,
             server_random: [0; 32],
             transcript: Vec::new(),
             flight: Vec::new(),
@@ -306,6 +313,9 @@ impl Handshake {
         if protected != (piece.kind == message::FINISHED) {
             return;
         }
+        if protected {
+            self.reassembly.make_way(piece.sequence, piece.kind);
+        }
         let certificate = self.config.certificate.as_ref().is_some_and(ServerCertificate::asks_clients);
         let large = certificate && self.suite.exchange != Exchange::Psk;
         let bytes_max = if large { CERTIFICATE_BYTES_MAX } else { MESSAGE_BYTES_MAX };
@@ -315,7 +325,7 @@ impl Handshake {
     /// Opens a protected record.
     pub fn open(&mut self, record: &Record<'_>) -> Opened {
         let Some(keys) = &self.keys else {
-            if record.fragment.len() <= EARLY_BYTES_MAX {
+            if self.may_be_finished(record) {
                 self.early = Some((record.content, record.number, record.fragment.into()));
             }
             return Opened::Passed;
@@ -329,6 +339,32 @@ impl Handshake {
         }
         self.window.remember(record.number);
         Opened::Yes(record.content, plain)
+    }
+
+    /// Whether a record looks as the client's Finished does, which nothing but its key opens.
+    fn may_be_finished(&self, record: &Record<'_>) -> bool {
+        let length = self.suite.protection.fragment_bytes(HEADER_BYTES + VERIFY_BYTES);
+        record.content == content::HANDSHAKE && record.fragment.len() == length
+    }
+
+    /// Whether a record that does not open says that the client has another key. Who has a certificate has the right
+    /// key or is somebody else; what somebody else sends is passed over (RFC 6347 §4.1.2.7).
+    pub fn shows_another_key(&self, record: &Record<'_>) -> bool {
+        self.suite.exchange == Exchange::Psk && self.may_be_finished(record)
+    }
+
+    /// Whose key it is.
+    pub fn psk(&self) -> Option<&Arc<PskEntry>> {
+        self.psk.as_ref()
+    }
+
+    /// What it keeps, and what it waits for.
+    #[cfg(test)]
+    pub fn footprint(&self) -> (usize, &'static str, Expects) {
+        let chain: usize = self.client_chain.iter().map(|der| der.len()).sum();
+        let early = self.early.as_ref().map_or(0, |(_, _, bytes)| bytes.len());
+        let bytes = self.transcript.capacity() + self.flight.capacity() + self.reassembly.bytes() + chain + early;
+        (size_of::<Handshake>() + bytes, self.suite.name, self.expects)
     }
 
     /// The protected record that came too early, once there are keys to open it.
@@ -384,6 +420,9 @@ impl Handshake {
         while !list.is_empty() {
             let der = bytes24(&mut list).ok_or(Alert::malformed("a Certificate is cut short"))?;
             self.client_chain.push(CertificateDer::from(der.to_vec()));
+        }
+        if !reader.is_empty() {
+            return Err(Alert::malformed("bytes behind the list of a Certificate"));
         }
         let config = self.config.clone();
         let certificate = config.certificate.as_ref().ok_or(unasked())?;
@@ -449,7 +488,7 @@ impl Handshake {
             window: self.window,
             identity: self.identity,
             psk: self.psk,
-            client_random: self.client_random,
+            cookie: self.cookie,
             last_flight: LastFlight { record_number: self.record_number, message: self.flight },
         })
     }
@@ -459,8 +498,8 @@ impl Handshake {
         self.suite.name
     }
 
-    fn finished(&self, label: &[u8]) -> [u8; 12] {
-        let mut verify = [0; 12];
+    fn finished(&self, label: &[u8]) -> [u8; VERIFY_BYTES] {
+        let mut verify = [0; VERIFY_BYTES];
         prf(&self.master, label, &[self.hash().as_ref()], &mut verify);
         verify
     }
@@ -524,18 +563,24 @@ struct Chosen {
 
 /// The first of the client's suites that can be served.
 fn choose(config: &Loaded, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
+    // What cannot be served is not tried again for each suite: lists of thousands would make that dear.
+    let mut futile = Vec::new();
     for suite in hello.suites().filter_map(Suite::by_id) {
+        if futile.contains(&suite.exchange) {
+            continue;
+        }
         if suite.exchange == Exchange::Psk {
             if config.psk.is_some() {
                 return Ok(Chosen { suite, agreement: None });
             }
-            continue;
+        } else {
+            let signer = config.certificate.as_ref().and_then(|it| it.signer(suite.exchange, hello.signatures()));
+            let group = hello.groups().find_map(|group| Some((group, agreement(group)?)));
+            if let Some((signer, (group, algorithm))) = signer.zip(group) {
+                return Ok(Chosen { suite, agreement: Some((group, algorithm, signer)) });
+            }
         }
-        let signer = config.certificate.as_ref().and_then(|it| it.signer(suite.exchange, hello.signatures()));
-        let group = hello.groups().find_map(|group| Some((group, agreement(group)?)));
-        if let Some((signer, (group, algorithm))) = signer.zip(group) {
-            return Ok(Chosen { suite, agreement: Some((group, algorithm, signer)) });
-        }
+        futile.push(suite.exchange);
     }
     let ours = match (&config.psk, &config.certificate) {
         (Some(_), None) => "this listener has keys and no certificate",

@@ -7,8 +7,9 @@
 //! Peers prove themselves with a pre-shared key or a certificate, whichever of the suites in `cipher.rs` they ask for
 //! first. Not spoken: renegotiation, resumption, raw public keys, connection identifiers (RFC 9146), DTLS 1.3.
 //!
-//! What a stranger can cost: an answer shorter than its datagram, and no memory. Whoever can receive at its address can
-//! cost a handshake, of which there are at most [`DtlsLimits::handshakes_max`].
+//! What a stranger can cost: one answer, shorter than its datagram, and no memory. Whoever can receive at its address
+//! can cost a handshake, of which there are at most [`DtlsLimits::handshakes_max`], and four in ten seconds that come to
+//! nothing. When all places are taken, those of the network that has the most are given away first.
 
 mod acceptor;
 mod alert;
@@ -19,6 +20,7 @@ mod handshake;
 mod hello;
 mod keys;
 mod message;
+mod pace;
 mod peers;
 mod record;
 #[cfg(test)]
@@ -41,8 +43,9 @@ use association::Association;
 use handshake::{Handshake, Opened, wrong_key};
 use hello::{ClientHello, Cookies};
 use message::{CLIENT_HELLO, FINISHED, Piece};
+use pace::Pace;
 use peers::Peers;
-use record::{PLAIN_MAX, Record, VERSION_1_2, content, write_header};
+use record::{NUMBER_MAX, PLAIN_MAX, Record, VERSION_1_2, content, write_header};
 
 pub use acceptor::{DtlsAcceptor, DtlsFault, DtlsFiles};
 pub use keys::PskTable;
@@ -55,7 +58,8 @@ pub const RECORD_OVERHEAD_MAX: usize = cipher::OVERHEAD_MAX;
 pub struct DtlsLimits {
     /// Peers with an association. When one more comes, the one of which nothing was heard for the longest time goes.
     pub peers_max: usize,
-    /// Handshakes under way. When one more comes, the oldest goes, unless it is younger than two seconds.
+    /// Handshakes under way. When one more comes, the oldest of the network that has the most goes; among equals, unless
+    /// it is younger than two seconds.
     pub handshakes_max: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Span,
@@ -80,6 +84,9 @@ impl Default for DtlsLimits {
 
 /// A handshake is given this long even when others, or another one of the same peer, wait for its place.
 const HANDSHAKE_YOUNG: Span = Span::from_secs(2);
+
+/// The last record number that a ClientHello may have: behind it are more than a handshake uses.
+const HELLO_NUMBER_MAX: u64 = NUMBER_MAX - (1 << 24);
 
 /// Who a peer is. Equal ones are the same user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -228,6 +235,7 @@ pub struct DtlsListener {
     reloads: u64,
     limits: DtlsLimits,
     cookies: Cookies,
+    pace: Pace,
     peers: Peers,
     counts: DtlsCounts,
 }
@@ -238,18 +246,19 @@ impl DtlsListener {
         let mut secret = [0; 32];
         SystemRandom::new().fill(&mut secret).map_err(|_| DtlsFault::NoRandomness)?;
         let (config, reloads) = (acceptor.loaded(), acceptor.reloads());
-        let cookies = Cookies::new(&secret);
+        let (cookies, pace, peers) = (Cookies::new(&secret), Pace::default(), Peers::default());
         let counts = DtlsCounts::default();
-        Ok(DtlsListener { acceptor, config, reloads, limits, cookies, peers: Peers::default(), counts })
+        Ok(DtlsListener { acceptor, config, reloads, limits, cookies, pace, peers, counts })
     }
 
     /// Takes a datagram from the socket.
     pub fn handle_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: Time, out: &mut DtlsOutput) {
         self.take_up_reload(out);
         let mut rest = Reader::new(datagram);
+        let mut greeted = false;
         while let Some(record) = Record::take(&mut rest) {
             match (record.epoch, record.content) {
-                (0, content::HANDSHAKE) => self.take_handshake(from, &record, now, out),
+                (0, content::HANDSHAKE) => self.take_handshake(from, &record, &mut greeted, now, out),
                 (0, content::ALERT) => self.take_plain_alert(from, record.fragment, out),
                 // That the client changes its keys is also said by the epoch of the next record.
                 (0, content::CHANGE_CIPHER_SPEC) => {}
@@ -341,11 +350,24 @@ impl DtlsListener {
         self.counts
     }
 
-    /// Messages that came without protection.
-    fn take_handshake(&mut self, from: SocketAddr, record: &Record<'_>, now: Time, out: &mut DtlsOutput) {
+    /// Messages that came without protection. Of a datagram's hellos the first is looked at, or the answers to many
+    /// would be more than the question.
+    fn take_handshake(
+        &mut self,
+        from: SocketAddr,
+        record: &Record<'_>,
+        greeted: &mut bool,
+        now: Time,
+        out: &mut DtlsOutput,
+    ) {
         let mut rest = Reader::new(record.fragment);
         while let Some(piece) = Piece::take(&mut rest) {
             if piece.kind == CLIENT_HELLO {
+                // Ours would be numbered from there (RFC 6347 §4.2.1), and run out of numbers.
+                if std::mem::replace(greeted, true) || record.number > HELLO_NUMBER_MAX {
+                    self.counts.discarded += 1;
+                    continue;
+                }
                 self.take_client_hello(from, record.number, &piece, now, out);
                 continue;
             }
@@ -376,7 +398,7 @@ impl DtlsListener {
         };
         if !self.cookies.is_good(from, &hello, now) {
             self.counts.cookies += 1;
-            out.write(from, |wire| self.cookies.ask(from, hello.random, record, message.sequence, now, wire));
+            out.write(from, |wire| self.cookies.ask(from, &hello, record, message.sequence, now, wire));
             return;
         }
         if let Some(place) = self.peers.place(&from) {
@@ -389,11 +411,11 @@ impl DtlsListener {
                 self.counts.crowded += 1;
                 return;
             }
-            if self.peers.association(place).is_some_and(|it| it.began_with(hello.random)) {
+            if self.peers.association(place).is_some_and(|it| it.began_with(hello.cookie)) {
                 return;
             }
         }
-        if !self.make_room(from, now, out) {
+        if !(self.pace.may_begin(&from, now) && self.make_room(from, now, out)) {
             self.counts.crowded += 1;
             return;
         }
@@ -414,20 +436,19 @@ impl DtlsListener {
         }
     }
 
-    /// False: there are too many handshakes, and all of them are young.
+    /// False: there are too many handshakes, and none of them has to go for this one.
     fn make_room(&mut self, from: SocketAddr, now: Time, out: &mut DtlsOutput) -> bool {
         let replaces = self.peers.place(&from).is_some_and(|place| self.peers.handshake(place).is_some());
         if replaces || self.peers.handshakes() < self.limits.handshakes_max {
             return true;
         }
-        match self.peers.oldest_handshake() {
-            Some((began, place)) if began + HANDSHAKE_YOUNG <= now => {
-                self.counts.crowded += 1;
-                self.give_up(place, "too many handshakes are under way, and this was the oldest".into(), out);
-                true
-            }
-            _ => false,
+        let Some((began, place, is_greedy)) = self.peers.next_to_go(&from) else { return false };
+        let goes = is_greedy || began + HANDSHAKE_YOUNG <= now;
+        if goes {
+            self.counts.crowded += 1;
+            self.give_up(place, "too many handshakes are under way, and this was the oldest".into(), out);
         }
+        goes
     }
 
     /// An alert without protection means something only while nothing is protected.
@@ -467,10 +488,10 @@ impl DtlsListener {
                     self.take_control(place, content, &plain, out);
                 }
             }
-            Some(Opened::Passed) => self.counts.discarded += 1,
-            Some(Opened::No) | None => {
+            Some(Opened::Passed | Opened::No) | None => {
                 self.counts.discarded += 1;
-                if matches!(opened, Some(Opened::No)) {
+                let shows = |it: &mut Handshake| it.shows_another_key(record);
+                if matches!(opened, Some(Opened::No)) && self.peers.handshake(place).is_some_and(shows) {
                     self.refuse(place, wrong_key(), out);
                 }
             }
@@ -530,10 +551,9 @@ impl DtlsListener {
             Ok(false) => {
                 if let Some((content, number, fragment)) = handshake.take_early() {
                     let record = Record { content, epoch: 1, number, fragment: &fragment };
-                    match handshake.open(&record) {
-                        Opened::Yes(content, plain) => self.take_last_messages(place, content, &plain, now, out),
-                        Opened::No => self.refuse(place, wrong_key(), out),
-                        Opened::Passed => {}
+                    // One that does not open may be older than this handshake. If it is not, it comes again.
+                    if let Opened::Yes(content, plain) = handshake.open(&record) {
+                        self.take_last_messages(place, content, &plain, now, out);
                     }
                 }
             }
@@ -543,14 +563,14 @@ impl DtlsListener {
 
     fn complete(&mut self, place: usize, now: Time, out: &mut DtlsOutput) {
         let Some(peer) = self.peers.address(place) else { return };
-        let Some(done) = self.peers.take_handshake(place).and_then(Handshake::finish) else { return };
+        let psk = self.peers.handshake(place).and_then(|handshake| handshake.psk().cloned());
         // The files may have been read again since the key was looked up.
-        if !self.is_current(&done.psk) {
-            self.counts.failed += 1;
-            self.peers.forget_empty(place);
-            out.events.push(DtlsEvent::Refused { peer, why: "its key has just been changed".into() });
-            return;
+        if !self.is_current(&psk) {
+            let alert = Alert::new(alert::DECRYPT_ERROR, "the peer's key has just been changed");
+            return self.refuse(place, alert, out);
         }
+        let Some(done) = self.peers.take_handshake(place).and_then(Handshake::finish) else { return };
+        self.pace.has_completed(&peer);
         let identity = done.identity.clone();
         let mut association = Association::new(done);
         out.write(peer, |wire| {

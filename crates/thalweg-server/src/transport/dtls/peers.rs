@@ -1,7 +1,7 @@
 //! The peers of one socket, by address, by what they wait for and by how long nothing was heard of them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use slab::Slab;
 use thalweg_model::Time;
@@ -16,6 +16,8 @@ pub(super) struct Peers {
     slots: Slab<Peer>,
     /// When handshakes want to be woken.
     wakes: BTreeSet<(Time, usize)>,
+    /// How many handshakes each network has under way.
+    networks: HashMap<IpAddr, usize>,
     /// Peers with an association: of which nothing was heard for the longest time, and for the shortest.
     quietest: usize,
     loudest: usize,
@@ -38,6 +40,17 @@ pub(super) struct Peer {
 /// What an address takes, beside its entry in the index.
 #[cfg(test)]
 pub(super) const PEER_BYTES: usize = size_of::<Peer>();
+
+/// Whom an address belongs to: with IPv6, whoever has one has the 2^64 around it.
+fn network(address: &SocketAddr) -> IpAddr {
+    match address.ip() {
+        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
+            Some(ip) => IpAddr::V4(ip),
+            None => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        },
+        ip => ip,
+    }
+}
 
 /// No place.
 const NOWHERE: usize = usize::MAX;
@@ -99,6 +112,7 @@ impl Peers {
             peer.wakes_at = handshake.wakes_at();
             self.wakes.insert((peer.wakes_at, place));
             peer.handshake = Some(Box::new(handshake));
+            *self.networks.entry(network(&address)).or_default() += 1;
         }
         place
     }
@@ -108,6 +122,13 @@ impl Peers {
         let peer = self.slots.get_mut(place)?;
         let handshake = peer.handshake.take()?;
         self.wakes.remove(&(peer.wakes_at, place));
+        let network = network(&peer.address);
+        if let Some(count) = self.networks.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                self.networks.remove(&network);
+            }
+        }
         Some(*handshake)
     }
 
@@ -125,11 +146,22 @@ impl Peers {
         self.wakes.first().copied()
     }
 
-    /// The handshake that has been under way for the longest time.
-    pub fn oldest_handshake(&self) -> Option<(Time, usize)> {
-        let began =
-            |place: usize| self.slots.get(place).and_then(|peer| peer.handshake.as_ref()).map(|it| it.began_at());
-        self.wakes.iter().filter_map(|(_, place)| Some((began(*place)?, *place))).min()
+    /// The handshake that goes when there is no room for one from this address, when it began, and whether that does not
+    /// matter because its network has more than the newcomer's would have. It is the oldest of the network that has the
+    /// most, or of the newcomer's own if no other has more.
+    pub fn next_to_go(&self, newcomer: &SocketAddr) -> Option<(Time, usize, bool)> {
+        let own = network(newcomer);
+        let own_count = self.networks.get(&own).copied().unwrap_or(0);
+        let most = self.networks.iter().max_by_key(|(_, count)| **count);
+        let greedy = most.filter(|(_, count)| **count > own_count + 1).map(|(network, _)| *network);
+        let of = greedy.or((own_count > 0).then_some(own));
+        let candidates = self.wakes.iter().filter_map(|(_, place)| {
+            let peer = self.slots.get(*place)?;
+            let is_one = of.is_none_or(|of| network(&peer.address) == of);
+            is_one.then_some((peer.handshake.as_ref()?.began_at(), *place))
+        });
+        let (began, place) = candidates.min()?;
+        Some((began, place, greedy.is_some()))
     }
 
     /// Gives a peer an association; the one it had comes back.

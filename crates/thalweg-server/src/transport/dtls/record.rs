@@ -49,8 +49,10 @@ impl<'d> Record<'d> {
         let version = datagram.u16()?;
         let place = datagram.u64()?;
         let fragment = datagram.bytes16()?;
-        let known = version >> 8 == 0xfe && fragment.len() <= FRAGMENT_MAX;
-        known.then_some(Record { content, epoch: (place >> 48) as u16, number: place & NUMBER_MAX, fragment })
+        let (epoch, number) = ((place >> 48) as u16, place & NUMBER_MAX);
+        // A client that does not know yet which version is spoken may say the older one.
+        let known = version == VERSION_1_2 || version == VERSION_1_0 && epoch == 0;
+        (known && fragment.len() <= FRAGMENT_MAX).then_some(Record { content, epoch, number, fragment })
     }
 }
 
@@ -127,10 +129,14 @@ mod tests {
     #[test]
     fn what_is_cut_short_or_not_dtls_is_no_record() {
         let mut bytes = Vec::new();
-        write_header(&mut bytes, content::HANDSHAKE, VERSION_1_0, 1, 7, 3);
+        write_header(&mut bytes, content::HANDSHAKE, VERSION_1_0, 0, 7, 3);
         bytes.extend_from_slice(b"abc");
         let record = Record::take(&mut Reader::new(&bytes)).expect("a record");
-        assert_eq!((record.content, record.epoch, record.number, record.fragment), (22, 1, 7, &b"abc"[..]));
+        assert_eq!((record.content, record.epoch, record.number, record.fragment), (22, 0, 7, &b"abc"[..]));
+        bytes[4] = 1;
+        assert!(Record::take(&mut Reader::new(&bytes)).is_none(), "1.0 and protected");
+        (bytes[2], bytes[4]) = (0xfd, 1);
+        assert!(Record::take(&mut Reader::new(&bytes)).is_some_and(|record| record.epoch == 1));
         for len in 0..bytes.len() {
             assert!(Record::take(&mut Reader::new(&bytes[..len])).is_none(), "{len}");
         }

@@ -1,5 +1,7 @@
 //! A listener and clients in memory, on a clock of their own and with a network that loses, repeats and mixes.
 
+mod review;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,0 +1,296 @@
+//! What the review of 2026-11-21 found, and what it looked at and found in order (ADR 0018).
+
+use std::time::Instant;
+
+use super::super::record::NUMBER_MAX;
+use super::*;
+
+/// The first hello again, with the cookie that the server asks for: the one datagram that begins a handshake.
+fn good_hello(bench: &mut Bench, client: &mut Client) -> Vec<u8> {
+    let first = client.out.remove(0);
+    for (_, answer) in bench.take(client.address, &first) {
+        client.handle_datagram(&answer);
+    }
+    client.out.remove(0)
+}
+
+/// A record as somebody makes it who has no key.
+fn foreign(content: u8, epoch: u16, number: u64, fragment: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    write_header(&mut record, content, VERSION_1_2, epoch, number, fragment.len());
+    record.extend_from_slice(fragment);
+    record
+}
+
+/// What a protected Finished takes with CCM_8: nonce, header, verify_data, tag.
+const FINISHED_FRAGMENT: [u8; 8 + 12 + 12 + 8] = [7; 40];
+
+/// 25 hellos of 54 bytes fit where one answer of 44 would; with the headers of IP and UDP the answers would be more.
+#[test]
+fn many_hellos_in_one_datagram_are_answered_once() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let client = Client::new(at(HERE), 1, Plan::default());
+    let hello = &client.out[0];
+    assert_eq!(bench.take(at(HERE), &hello.repeat(12)).len(), 1, "in records of their own");
+    let messages = hello[13..].repeat(12);
+    assert_eq!(bench.take(at(HERE), &foreign(content::HANDSHAKE, 0, 0, &messages)).len(), 1, "in one record");
+}
+
+/// RFC 6347 §4.2.1 has the answer begin with the hello's number; §4.1 has no number behind 2^48 - 1.
+#[test]
+fn a_hello_with_the_last_record_number_does_not_bring_the_next_epoch() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = Client::new(at(HERE), 1, Plan::default());
+    let mut hello = good_hello(&mut bench, &mut client);
+    for number in [NUMBER_MAX, NUMBER_MAX - 1] {
+        hello[5..11].copy_from_slice(&number.to_be_bytes()[2..]);
+        for (_, answer) in bench.take(at(HERE), &hello) {
+            let mut rest = Reader::new(&answer);
+            while let Some(record) = Record::take(&mut rest) {
+                assert_eq!(record.epoch, 0);
+            }
+        }
+    }
+    assert_eq!(bench.listener.handshakes(), 0);
+}
+
+/// RFC 6347 §4.2.8: both are there at once.
+#[test]
+fn what_comes_in_the_old_association_does_not_spoil_the_new_handshake() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut old = bench.connect(HERE, Plan::default());
+    let mut new = Client::new(at(HERE), 2, Plan::default());
+    let hello = good_hello(&mut bench, &mut new);
+    for (_, answer) in bench.take(at(HERE), &hello) {
+        new.handle_datagram(&answer);
+    }
+    bench.check(&mut old, &psk("dev1"));
+    bench.exchange(&mut new);
+    assert!(new.is_done, "{:?} {:?}", new.alerts, bench.events);
+    bench.check(&mut new, &psk("dev1"));
+}
+
+/// RFC 6347 §4.1.2.7: what is not authentic is passed over. Devices that begin again may have datagrams of their former
+/// association under way, and strangers may throw anything in.
+#[test]
+fn what_cannot_be_a_finished_does_not_end_a_handshake() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    for (port, when) in (7001..).zip([0, 1]) {
+        let mut client = half_open(&mut bench, port);
+        let own = std::mem::take(&mut client.out);
+        assert_eq!(own.len(), 2, "ClientKeyExchange and Finished");
+        let mut datagrams = own.clone();
+        datagrams.insert(when, foreign(content::APPLICATION_DATA, 1, 77, &[3; 60]));
+        datagrams.insert(when, foreign(content::ALERT, 1, 78, &FINISHED_FRAGMENT));
+        datagrams.insert(when, foreign(content::HANDSHAKE, 1, 79, &[3; 60]));
+        client.out = datagrams;
+        bench.exchange(&mut client);
+        assert!(client.is_done, "{when}: {:?} {:?}", client.alerts, bench.events);
+    }
+}
+
+/// Before there are keys nobody can tell a Finished from what only looks like one: the client says its own again.
+#[test]
+fn a_false_finished_that_comes_early_does_not_end_a_handshake() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = half_open(&mut bench, 7001);
+    client.out.insert(0, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
+    bench.exchange(&mut client);
+    assert!(client.is_done, "{:?} {:?}", client.alerts, bench.events);
+}
+
+/// A client with a certificate has no key to be wrong about, so this was not its own (RFC 6347 §4.1.2.7).
+#[test]
+fn nothing_that_is_not_authentic_ends_a_handshake_with_certificates() {
+    let (mut bench, authority) = Bench::with_certificate(ClientCertificates::Required);
+    let certificate = Some(bench.certificate(&authority, "client", "sensor 7"));
+    let mut client = Client::new(at(HERE), 1, Plan { suites: vec![0xc0ae], certificate, ..Plan::default() });
+    let hello = good_hello(&mut bench, &mut client);
+    for (_, answer) in bench.take(at(HERE), &hello) {
+        client.handle_datagram(&answer);
+    }
+    let last = client.out.len() - 1;
+    client.out.insert(last, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
+    bench.exchange(&mut client);
+    assert!(client.is_done, "{:?} {:?}", client.alerts, bench.events);
+}
+
+/// Its Finished has number 0, as that of the association before it had.
+#[test]
+fn a_wrong_key_is_told_beside_an_old_association_too() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut old = bench.connect(HERE, Plan::default());
+    let mut wrong = Client::new(at(HERE), 2, Plan { key: b"wrong".to_vec(), ..Plan::default() });
+    bench.exchange(&mut wrong);
+    assert_eq!((wrong.is_done, &wrong.alerts[..]), (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..]));
+    assert_eq!(bench.listener.handshakes(), 0);
+    bench.check(&mut old, &psk("dev1"));
+}
+
+/// A cookie is good for two minutes, also for somebody who has left its address since and makes it up now: whoever gives
+/// up a handshake with an alert (which nobody has to sign) must not get a new flight for the same hello at once.
+#[test]
+fn giving_up_does_not_bring_more_handshakes_than_waiting() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = Client::new(at(HERE), 1, Plan::default());
+    let hello = good_hello(&mut bench, &mut client);
+    let alert = foreign(content::ALERT, 0, 9, &[alert::FATAL, alert::HANDSHAKE_FAILURE]);
+    let mut flights = 0;
+    for _ in 0..100 {
+        flights += bench.take(at(HERE), &hello).len();
+        bench.take(at(HERE), &alert);
+    }
+    assert!((1..=4).contains(&flights), "{flights}");
+    assert!(bench.listener.counts().crowded >= 96);
+    bench.tick(Span::from_secs(10));
+    assert_eq!(bench.take(at(HERE), &hello).len(), 1, "a client that means well gets in again");
+    bench.exchange(&mut Client::new(at("127.0.0.1:7002"), 1, Plan::default()));
+    assert_eq!(bench.listener.peers(), 1, "another one is not held up");
+}
+
+#[test]
+fn an_address_with_many_ports_does_not_keep_others_out() {
+    for flooder in [["10.0.0.1", "10.0.0.1"], ["[2001:db8::1]", "[2001:db8::2]"]] {
+        let mut bench = Bench::new(DtlsLimits { handshakes_max: 10, ..DtlsLimits::default() });
+        for port in 1..=30 {
+            let mut client = Client::new(at(&format!("{}:{port}", flooder[port % 2])), 1, Plan::default());
+            let hello = good_hello(&mut bench, &mut client);
+            bench.take(client.address, &hello);
+        }
+        assert_eq!(bench.listener.handshakes(), 10);
+        let mut other = Client::new(at("10.0.0.2:1"), 1, Plan::default());
+        bench.exchange(&mut other);
+        assert!(other.is_done, "{flooder:?}");
+        assert_eq!((bench.listener.handshakes(), bench.listener.peers()), (9, 1));
+    }
+}
+
+/// A device may have no randomness when it starts. Only a copy of the very same hello, cookie included, is a copy.
+#[test]
+fn a_device_that_says_the_same_random_after_a_restart_gets_in() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    bench.connect(HERE, Plan::default());
+    bench.tick(Span::from_secs(120));
+    let mut again = bench.connect(HERE, Plan::default());
+    bench.check(&mut again, &psk("dev1"));
+}
+
+#[test]
+fn a_key_that_changes_during_a_handshake_is_a_wrong_key() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = half_open(&mut bench, 7001);
+    bench.folder.write("keys", "dev1:\"new\"\n");
+    bench.acceptor.reload().unwrap();
+    bench.exchange(&mut client);
+    assert_eq!((client.is_done, &client.alerts[..]), (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..]));
+    assert_eq!((bench.listener.peers.addresses(), bench.listener.counts().failed), (0, 1));
+}
+
+/// The product of the lists must not be what a hello costs.
+#[test]
+fn a_hello_with_lists_of_thousands_costs_no_more_than_its_length() {
+    let (mut bench, _) = Bench::with_certificate(ClientCertificates::None);
+    for entries in [4000, 900] {
+        let address = at(&format!("127.0.0.1:{}", 7000 + entries));
+        let mut body = VERSION_1_2.to_be_bytes().to_vec();
+        body.extend_from_slice(&[9; 32]);
+        body.extend_from_slice(&[0, 0]);
+        body.extend_from_slice(&(2 * entries as u16).to_be_bytes());
+        body.extend_from_slice(&[0xc0, 0x2b].repeat(entries));
+        body.extend_from_slice(&[1, 0]);
+        body.extend_from_slice(&(2 * entries as u16 + 6).to_be_bytes());
+        body.extend_from_slice(&[0, 13]);
+        body.extend_from_slice(&(2 * entries as u16 + 2).to_be_bytes());
+        body.extend_from_slice(&(2 * entries as u16).to_be_bytes());
+        body.extend_from_slice(&[0xee, 0xee].repeat(entries));
+        let datagram = |body: &[u8]| {
+            let mut message = Vec::new();
+            message::write_header(&mut message, CLIENT_HELLO, body.len(), 0, 0, body.len());
+            message.extend_from_slice(body);
+            foreign(content::HANDSHAKE, 0, 0, &message)
+        };
+        if let Some((_, asked)) = bench.take(address, &datagram(&body)).first() {
+            body.splice(34 + 1..34 + 2, [&[16][..], &asked[asked.len() - 16..]].concat());
+        }
+        let began = Instant::now();
+        bench.take(address, &datagram(&body));
+        assert!(began.elapsed().as_millis() < 300, "{entries}: {:?}", began.elapsed());
+        assert_eq!(bench.listener.handshakes(), 0);
+    }
+    assert!(bench.refusal().contains("no cipher suite"), "{}", bench.refusal());
+}
+
+/// Only what is protected is a Finished, so what is not does not stand in its way.
+#[test]
+fn an_injected_message_does_not_take_the_place_of_finished() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = half_open(&mut bench, 7001);
+    let mut message = Vec::new();
+    message::write_header(&mut message, message::CERTIFICATE_VERIFY, 40, 3, 0, 1);
+    message.push(0);
+    client.out.insert(0, foreign(content::HANDSHAKE, 0, 50, &message));
+    bench.exchange(&mut client);
+    assert!(client.is_done, "{:?} {:?}", client.alerts, bench.events);
+}
+
+/// RFC 5288 §3, RFC 6655 §3: a nonce serves once. It is salt, epoch and number, so no number may serve twice, whatever
+/// is sent again, and it must be what is sent.
+#[test]
+fn no_record_number_serves_twice_in_an_association() {
+    for suite in PSK_SUITES {
+        let mut bench = Bench::new(DtlsLimits::default());
+        let plan = Plan { suites: vec![suite], ..Plan::default() };
+        let mut client = Client::new(at(HERE), 1, plan);
+        let mut sent = Vec::new();
+        let mut lost = 3;
+        for round in 0..10 {
+            for datagram in std::mem::take(&mut client.out) {
+                for (_, answer) in bench.take(at(HERE), &datagram) {
+                    let mut rest = Reader::new(&answer);
+                    while let Some(record) = Record::take(&mut rest).filter(|record| record.epoch == 1) {
+                        sent.push((record.number, record.fragment[..8].to_vec()));
+                    }
+                    // Behind a ChangeCipherSpec of the other epoch.
+                    let protected = answer.windows(5).position(|bytes| bytes == [22, 0xfe, 0xfd, 0, 1]);
+                    if let Some(record) = protected.and_then(|at| Record::take(&mut Reader::new(&answer[at..]))) {
+                        sent.push((record.number, record.fragment[..8].to_vec()));
+                        lost -= 1;
+                        if lost >= 0 {
+                            continue;
+                        }
+                    }
+                    client.handle_datagram(&answer);
+                }
+            }
+            if round > 2 && !client.is_done {
+                client.send();
+            }
+        }
+        assert!(client.is_done);
+        let mut datagram = Vec::new();
+        bench.listener.encrypt(at(HERE), b"text", &mut datagram).unwrap();
+        let record = Record::take(&mut Reader::new(&datagram)).unwrap();
+        sent.push((record.number, record.fragment[..8].to_vec()));
+        assert_eq!(sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{suite:x}");
+        for (number, explicit) in sent {
+            assert_eq!(explicit, (1 << 48 | number).to_be_bytes());
+        }
+    }
+}
+
+/// All 48 bits used up, nothing is sent any more: not with a number that has served.
+#[test]
+fn an_association_without_numbers_is_silent() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    bench.connect(HERE, Plan::default());
+    let place = bench.listener.peers.place(&at(HERE)).unwrap();
+    bench.listener.peers.association(place).unwrap().skip_to(NUMBER_MAX);
+    let mut datagram = Vec::new();
+    bench.listener.encrypt(at(HERE), b"text", &mut datagram).unwrap();
+    let length = datagram.len();
+    assert_eq!(bench.listener.encrypt(at(HERE), b"text", &mut datagram), Err(NotSent));
+    assert_eq!(datagram.len(), length);
+    let mut out = DtlsOutput::default();
+    bench.listener.close(at(HERE), &mut out);
+    assert_eq!(out.datagrams().count(), 0);
+}
