@@ -11,7 +11,7 @@ use thalweg_wire::{Span, Time};
 
 use super::reply::{Reply, Said};
 use super::{Event, NotSent, PeerFault, ServerSide, StreamMessage, StreamSettings};
-use crate::blockwise::{Gathered, KeptResponses, Part, Transfers, key_of};
+use crate::blockwise::{Gathered, KeptBody, KeptResponses, Part, Transfers, key_of};
 use crate::observe::SEQUENCE;
 use crate::outgoing::{merged, put};
 use crate::{
@@ -384,18 +384,19 @@ impl Requests {
             }
             return !is_safe;
         };
-        let options = Options::decode(&kept.options).map(|(options, _)| options).unwrap_or_default();
-        let options: Vec<OptionOut<'_>> = options.iter().map(|(n, value)| (n, Value::Opaque(value))).collect();
-        let reply = Reply {
-            token: message.token,
-            code: kept.code,
-            options: &options,
-            observe: None,
-            block1: None,
-            block2: Some(block),
-            payload: &kept.payload,
-        };
-        if reply.say(&mut self.machine, self.settings.block_exponent_max, out) == Said::Whole
+        let said = kept.with_parts(|options, payload| {
+            let reply = Reply {
+                token: message.token,
+                code: kept.code(),
+                options,
+                observe: None,
+                block1: None,
+                block2: Some(block),
+                payload,
+            };
+            reply.say(&mut self.machine, self.settings.block_exponent_max, out)
+        });
+        if said == Said::Whole
             && let Some(at) = self.to_confirm.iter().position(|(of, _)| *of == key)
         {
             let (_, cookie) = self.to_confirm.swap_remove(at);
@@ -425,7 +426,7 @@ impl Requests {
     pub fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time, out: &mut Vec<u8>) -> bool {
         let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else { return false };
         self.say(&exchange, response, now, out);
-        self.answer_pings(out);
+        self.end_exchange(out);
         true
     }
 
@@ -440,10 +441,9 @@ impl Requests {
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(exchange) = self.exchanges.remove(&number_of(exchange)) else { return false };
-        if exchange.no_response.suppresses(response.code) {
-            return false;
-        }
-        match self.say(&exchange, response, now, out) {
+        let is_wanted = !exchange.no_response.suppresses(response.code);
+        let said = if is_wanted { self.say(&exchange, response, now, out) } else { Said::Nothing };
+        match said {
             Said::Whole => self.machine.ping(Token::from_number(cookie), true, out),
             Said::Part => {
                 // Of two responses to the same request only the later has further blocks.
@@ -451,10 +451,10 @@ impl Requests {
                 self.keep(exchange.key, response, now);
                 self.to_confirm.push((exchange.key, cookie));
             }
-            Said::Nothing => return false,
+            Said::Nothing => {}
         }
-        self.answer_pings(out);
-        true
+        self.end_exchange(out);
+        said != Said::Nothing
     }
 
     /// The answer of a request will take long; whoever gives it sees to it that it does not take for ever.
@@ -500,7 +500,8 @@ impl Requests {
         for (number, value) in merged(response.options, &[]) {
             put(&mut encoder, number, value);
         }
-        self.kept.insert(key, response.code, options, response.payload, &self.settings, now);
+        let body = KeptBody::Response { code: response.code, options, payload: response.payload.to_vec() };
+        self.kept.insert(key, body, &self.settings, now);
     }
 
     /// Accepts the observation that this request asked for; `respond` to it with 2.05 or 2.03 is the first notification.
@@ -582,9 +583,12 @@ impl Requests {
         self.machine.pong(token, custody && self.exchanges.is_empty(), out);
     }
 
-    /// Answers Pings before which everything is answered now.
+    /// An exchange has ended: answers Pings before which everything is answered now.
     #[inline]
-    fn answer_pings(&mut self, out: &mut Vec<u8>) {
+    fn end_exchange(&mut self, out: &mut Vec<u8>) {
+        if self.exchanges.is_empty() {
+            self.look_at = Time::NEVER;
+        }
         while let Some((last, token)) = self.pings.front().copied() {
             if self.exchanges.keys().any(|number| *number <= last) {
                 return;

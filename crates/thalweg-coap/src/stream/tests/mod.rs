@@ -3,6 +3,7 @@
 mod machines;
 mod mirror;
 mod mutations;
+mod requests;
 mod transcripts;
 mod websocket;
 
