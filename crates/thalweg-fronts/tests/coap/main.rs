@@ -1,6 +1,7 @@
 //! What a broker must do for CoAP clients in one situation each, over front and kernel in memory.
 
 mod script;
+mod stage;
 mod world;
 
 mod data;
@@ -9,4 +10,5 @@ mod limits;
 mod observe;
 mod queues;
 mod rpc;
+mod streams;
 mod topics;
