@@ -3,7 +3,7 @@
 use crate::script;
 use crate::world::{Manner, World};
 use std::sync::Arc;
-use thalweg_coap::ServerSettings;
+use thalweg_coap::{ServerSettings, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::Access;
@@ -154,4 +154,66 @@ fn one_stranger_does_not_use_up_the_rate_of_others() {
     }
     assert!(world.lines(hasty).iter().any(|line| line.starts_with("ACK 4.29")));
     assert_eq!(world.asks(calm, "CON PUT /ps/data/b : x"), "ACK 2.01");
+}
+
+#[test]
+fn whatever_happens_every_observer_ends_with_the_last_value() {
+    for seed in 0..100 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let limits = Limits { journal: seed % 2 == 0, ..Limits::default() };
+        let mut world = World::with(1 + seed as u16 % 3, limits, CoapSettings::default(), Some(Access::ALL));
+        let observers: Vec<_> = (0..6).map(|_| world.peer()).collect();
+        let publishers: Vec<_> = (0..3).map(|_| world.peer()).collect();
+        let apps = [world.mqtt("one"), world.mqtt("two"), world.mqtt("three")];
+        let paths = ["a", "b/c"];
+        let mut last = [String::new(), String::new()];
+        let mut watched: Vec<Option<usize>> = vec![None; observers.len()];
+        for step in 0..120 {
+            let at = random.below(2);
+            match random.below(10) {
+                0 => {
+                    let who = random.below(observers.len());
+                    world.set_manner(observers[who], Manner::Polite);
+                    let queue = ["", "?queue=3"][random.below(2)];
+                    let line = format!("CON GET /ps/data/{}{queue} observe=0", paths[at]);
+                    let id = world.next_id(observers[who]);
+                    world.says_with(observers[who], &line, id, b"same");
+                    watched[who] = Some(at);
+                }
+                1 => {
+                    let who = random.below(observers.len());
+                    world.set_manner(observers[who], [Manner::Polite, Manner::Silent][random.below(2)]);
+                }
+                2 => world.wait(Span::from_millis(random.below(3000) as u64)),
+                3 => world.is_disk_working = !world.is_disk_working,
+                4..7 => {
+                    last[at] = step.to_string();
+                    let app = apps[random.below(3)];
+                    let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][random.below(3)];
+                    world.mqtt_says(app, paths[at], &last[at].clone(), qos, true);
+                }
+                _ => {
+                    last[at] = step.to_string();
+                    let kind = ["CON", "NON"][random.below(2)];
+                    let line = format!("{kind} PUT /ps/data/{} : {}", paths[at], last[at]);
+                    world.says(publishers[random.below(3)], &line);
+                }
+            }
+        }
+        world.is_disk_working = true;
+        for observer in &observers {
+            world.set_manner(*observer, Manner::Polite);
+        }
+        world.wait(Span::from_secs(200));
+        for (who, at) in observers.iter().zip(watched) {
+            let Some(at) = at else { continue };
+            let heard = world.heard(*who);
+            // As clients do: what is repeated late has a lower number. RFC 7641 §3.4
+            let shown = heard.iter().filter(|heard| heard.token == b"same" && heard.uint(option::OBSERVE).is_some());
+            let shown = shown.max_by_key(|heard| heard.uint(option::OBSERVE));
+            let shown = shown.map(|heard| String::from_utf8_lossy(&heard.payload).into_owned());
+            assert_eq!(shown.as_deref(), Some(&*last[at]), "seed {seed}, {who:?} of {}", paths[at]);
+        }
+    }
 }
