@@ -271,21 +271,24 @@ fn an_observation_keeps_its_format_or_ends() {
 }
 
 #[test]
-fn a_large_value_is_notified_in_blocks() {
-    let mut world = World::new();
-    let (observer, app) = (world.peer(), world.mqtt("app"));
-    let text = "0123456789abcdef".repeat(100);
-    world.asks(observer, "CON GET /ps/data/a observe=0");
-    world.mqtt_says(app, "a", &text, QoS::AtLeastOnce, true);
-    let heard = world.heard(observer);
-    let [probe, first] = &heard[..] else { panic!("{heard:?} instead of a probe and a notification") };
-    assert_eq!(probe.line(), "CON", "nothing large goes to a peer of whom nobody knows whether it is there");
-    assert!(first.line().starts_with("CON 2.05 observe block2=0+/1024 size2=1600"), "{}", first.line());
-    assert!(first.option(option::ETAG).is_some(), "parts of two values must not be put together");
-    let rest = world.asks_raw(observer, "CON GET /ps/data/a block2=1/1024");
-    assert_eq!(rest.option(option::ETAG), first.option(option::ETAG));
-    assert_eq!([&first.payload[..], &rest.payload].concat(), text.as_bytes());
-    assert_eq!(world.counts().observers, 1);
+fn a_large_value_is_notified_in_blocks_whether_it_is_kept_or_not() {
+    for (shards, retain) in [(1, true), (1, false), (3, true), (3, false)] {
+        let mut world = World::shards(shards);
+        let (observer, app) = (world.peer_on(shards as usize - 1), world.mqtt("app"));
+        let text = "0123456789abcdef".repeat(100);
+        world.asks(observer, "CON GET /ps/data/a observe=0");
+        world.mqtt_says(app, "a", &text, QoS::AtLeastOnce, retain);
+        let heard = world.heard(observer);
+        let [probe, first] = &heard[..] else { panic!("{heard:?} instead of a probe and a notification") };
+        assert_eq!(probe.line(), "CON", "nothing large goes to a peer of whom nobody knows whether it is there");
+        assert!(first.line().starts_with("CON 2.05 observe block2=0+/1024 size2=1600"), "{}", first.line());
+        assert!(first.option(option::ETAG).is_some(), "parts of two values must not be put together");
+        let rest = world.asks_raw(observer, "CON GET /ps/data/a block2=1/1024");
+        assert!(rest.line().starts_with("ACK 2.05"), "{shards} shards, retain {retain}: {}", rest.line());
+        assert_eq!(rest.option(option::ETAG), first.option(option::ETAG));
+        assert_eq!([&first.payload[..], &rest.payload].concat(), text.as_bytes());
+        assert_eq!(world.counts().observers, 1);
+    }
 }
 
 #[test]
