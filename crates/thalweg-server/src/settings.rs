@@ -518,7 +518,8 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
             WebSocketSettings {
                 protocol: "CoAP",
                 // RFC 8323 §4
-                sub_protocols: ["coap"].map(Into::into).into(),
+                sub_protocols: [thalweg_coap::stream::WEBSOCKET_PROTOCOL].map(Into::into).into(),
+                carries_coap: true,
                 frame_bytes_max: largest,
                 message_bytes_max: largest,
                 ..defaults

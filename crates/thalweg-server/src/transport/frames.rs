@@ -12,9 +12,11 @@
 //!
 //! A library that assembles messages would copy each byte twice more, keep a buffer for every idle connection, and
 //! reserve what a frame's header promises before a single byte of it came; MQTT, which has its own lengths, needs none
-//! of it [MQTT-6.0.0-2], and STOMP frames have an end of their own.
+//! of it [MQTT-6.0.0-2], and STOMP frames have an end of their own. CoAP is the exception: a WebSocket message is a
+//! message of it, which says nowhere else how long it is, so that one is gathered here (RFC 8323 §4.2).
 
 use ring::rand::{SecureRandom, SystemRandom};
+use thalweg_coap::stream::{append_from_websocket, next_for_websocket};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 /// Which end reads: clients mask what they send, servers do not (RFC 6455 §5.1).
@@ -34,6 +36,8 @@ pub(super) struct FrameReader {
     allows_text: bool,
     /// The other end's last message was text.
     hears_text: bool,
+    /// The message under way, as far as it came, where messages are taken whole.
+    whole: Option<Vec<u8>>,
     /// The header of the next frame, as far as it came.
     head: [u8; HEAD_BYTES_MAX],
     head_bytes: usize,
@@ -75,6 +79,7 @@ impl FrameReader {
             message_bytes_max: message_bytes_max as u64,
             allows_text: false,
             hears_text: false,
+            whole: None,
             head: [0; HEAD_BYTES_MAX],
             head_bytes: 0,
             frame: None,
@@ -87,6 +92,11 @@ impl FrameReader {
     /// The same, for a protocol that may come as text, too.
     pub(super) fn with_text(self, allows_text: bool) -> FrameReader {
         FrameReader { allows_text, ..self }
+    }
+
+    /// The same, for a protocol of which each message is a WebSocket message of its own: CoAP.
+    pub(super) fn with_whole_messages(self, are_whole: bool) -> FrameReader {
+        FrameReader { whole: are_whole.then(Vec::new), ..self }
     }
 
     /// Whether the other end speaks text.
@@ -106,7 +116,11 @@ impl FrameReader {
             let now = usize::try_from(frame.bytes_left).map_or(wire.len(), |left| left.min(wire.len()));
             let (payload, rest) = wire.split_at(now);
             wire = rest;
-            let target = if frame.opcode & CONTROL == 0 { &mut *plain } else { &mut self.control };
+            let target = match (frame.opcode & CONTROL == 0, &mut self.whole) {
+                (true, None) => &mut *plain,
+                (true, Some(whole)) => whole,
+                (false, _) => &mut self.control,
+            };
             let start = target.len();
             target.extend_from_slice(payload);
             if let (Some(mask), Some(added)) = (frame.mask, target.get_mut(start..)) {
@@ -120,6 +134,7 @@ impl FrameReader {
             let opcode = frame.opcode;
             if frame.is_final && opcode & CONTROL == 0 {
                 self.message_bytes = None;
+                self.end_message(plain)?;
             }
             self.frame = None;
             match opcode {
@@ -129,6 +144,16 @@ impl FrameReader {
                 _ => {}
             }
         }
+    }
+
+    /// A message is complete: where they are taken whole it goes on in the form that streams have.
+    #[inline]
+    fn end_message(&mut self, plain: &mut Vec<u8>) -> Result<(), FrameFault> {
+        let Some(whole) = &mut self.whole else { return Ok(()) };
+        // Taken: an idle connection keeps no buffer.
+        let message = std::mem::take(whole);
+        append_from_websocket(&message, plain)
+            .map_err(|_| FrameFault { code: CloseCode::Protocol, words: "a message that is no CoAP message" })
     }
 
     /// Appends the answer to the newest ping; older ones need none (RFC 6455 §5.5.3), so that a flood of pings becomes
@@ -193,9 +218,10 @@ impl FrameReader {
             (CONTINUATION, None) => broken("a continuation of nothing"),
             (BINARY | TEXT, Some(_)) => broken("a new message before the last one was complete"),
             // RFC 6455 §7.4.1, [MQTT-6.0.0-1].
-            (TEXT, None) if !self.allows_text => {
-                Err(FrameFault { code: CloseCode::Unsupported, words: "MQTT is carried in binary frames, not in text" })
-            }
+            (TEXT, None) if !self.allows_text => Err(FrameFault {
+                code: CloseCode::Unsupported,
+                words: "this protocol comes in binary frames, not in text",
+            }),
             (BINARY | TEXT | CONTINUATION, before) => {
                 let message_bytes = before.unwrap_or(0).saturating_add(frame.bytes_left);
                 if frame.bytes_left > self.frame_bytes_max {
@@ -242,6 +268,19 @@ pub(super) fn write_frame(end: End, opcode: u8, payload: &[u8], wire: &mut Vec<u
             }
         }
     }
+}
+
+/// Appends one frame for each CoAP message in `plain`, which is as it would be in a stream. False if it ends within one.
+pub(super) fn write_messages(end: End, mut plain: &[u8], wire: &mut Vec<u8>) -> bool {
+    let mut message = Vec::new();
+    while let Some((len, next)) = next_for_websocket(plain) {
+        message.clear();
+        message.push(next.first);
+        message.extend_from_slice(next.rest);
+        write_frame(end, BINARY, &message, wire);
+        plain = plain.get(len..).unwrap_or_default();
+    }
+    plain.is_empty()
 }
 
 /// Appends a close frame with a code and at most 60 characters of words: all of it has to fit into 125 bytes.

@@ -466,6 +466,47 @@ mod websocket_layer {
         assert_eq!(wire, b"\x82\x01a", "the peer speaks binary now");
     }
 
+    fn coap() -> Arc<WebSocketSettings> {
+        Arc::new(WebSocketSettings { carries_coap: true, message_bytes_max: 100, ..Default::default() })
+    }
+
+    /// RFC 8323 §4.2: a message has no length of its own there, in a stream it has.
+    #[test]
+    fn each_message_of_coap_is_a_websocket_message_in_both_directions() {
+        // CSM; an empty message in two frames with a ping between; a PUT with a token, whose Len says nonsense.
+        let mut wire = frame(0x82, b"\x00\xe1");
+        wire.extend(frame(0x02, b"\x00"));
+        wire.extend(frame(0x89, b"?"));
+        wire.extend(frame(0x80, b"\x00"));
+        wire.extend(frame(0x82, b"\xf1\x03\xaa\xb1a\xff12345678901234567890"));
+        let (mut server, said, plain, outcome) = hears_with(&coap(), &wire);
+        outcome.unwrap();
+        assert_eq!(plain, b"\x00\xe1\x00\x00\xd1\x0a\x03\xaa\xb1a\xff12345678901234567890");
+        assert_eq!(said, b"\x8a\x01?");
+        let mut wire = Vec::new();
+        server.encode(&plain, &mut wire).unwrap();
+        let expected = b"\x82\x02\x00\xe1\x82\x02\x00\x00\x82\x1a\x01\x03\xaa\xb1a\xff12345678901234567890";
+        assert_eq!(wire, expected);
+        assert!(server.encode(b"\xd1\x0a\x03", &mut Vec::new()).is_err(), "half a message is nobody's message");
+    }
+
+    #[test]
+    fn what_cannot_be_a_message_of_coap_closes_the_connection() {
+        let table: [(&str, Vec<u8>, u16); 6] = [
+            ("text", frame(0x81, b"\x00\xe1"), 1003),
+            ("nothing", frame(0x82, b""), 1002),
+            ("a token of nine bytes", frame(0x82, b"\x09\x01123456789"), 1002),
+            ("less than its token", frame(0x82, b"\x04\x01123"), 1002),
+            ("no code", frame(0x82, b"\x00"), 1002),
+            ("too much", [frame(0x02, &[0; 60]), frame(0x80, &[0; 60])].concat(), 1009),
+        ];
+        for (name, wire, code) in table {
+            let (server, said, plain, outcome) = hears_with(&coap(), &wire);
+            assert!(outcome.is_err() && server.is_closed() && plain.is_empty(), "{name}");
+            assert_eq!((said.first(), u16::from_be_bytes([said[2], said[3]])), (Some(&0x88), code), "{name}");
+        }
+    }
+
     #[test]
     fn a_peer_may_leave_out_the_sub_protocol_where_it_is_optional_but_not_ask_for_another() {
         let settings = WebSocketSettings {

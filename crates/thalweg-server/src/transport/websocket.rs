@@ -1,5 +1,6 @@
 //! The WebSocket layer (RFC 6455): the upgrade, then frames. MQTT packets may span frames and a frame may hold several
-//! packets [MQTT-6.0.0-2]; only the bytes inside binary frames matter. STOMP comes in text frames as well.
+//! packets [MQTT-6.0.0-2]; only the bytes inside binary frames matter. STOMP comes in text frames as well. Of CoAP each
+//! message is a binary WebSocket message of its own (RFC 8323 §4).
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::TransportFault;
-use super::frames::{BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame};
+use super::frames::{BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame, write_messages};
 
 /// What a WebSocket listener asks of its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct WebSocketSettings {
     pub sub_protocol_optional: bool,
     /// Whether text frames are as good as binary ones. Who sends text is answered in text, where it is text.
     pub allows_text: bool,
+    /// Whether each WebSocket message is a message of CoAP; otherwise they are parts of a stream of bytes.
+    pub carries_coap: bool,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
     pub request_bytes_max: usize,
     /// Largest payload of one frame, in bytes; beyond it the connection closes with 1009.
@@ -42,6 +45,7 @@ impl Default for WebSocketSettings {
             sub_protocols: vec!["mqtt".into(), "mqttv3.1".into()],
             sub_protocol_optional: false,
             allows_text: false,
+            carries_coap: false,
             request_bytes_max: 8 * 1024,
             frame_bytes_max: 16 * 1024 * 1024,
             message_bytes_max: 16 * 1024 * 1024,
@@ -125,7 +129,7 @@ impl WebSocketLayer {
     }
 
     /// See [`Filtered::encode`](super::Filtered::encode); each call becomes one frame, a binary one [MQTT-6.0.0-1] unless
-    /// the peer speaks text.
+    /// the peer speaks text; of CoAP each message does, and a call has whole messages.
     pub fn encode(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
         self.take_output(wire);
         match &self.state {
@@ -133,12 +137,21 @@ impl WebSocketLayer {
             State::Open(frames) if !self.said_close => {
                 // A text frame that is not UTF-8 would end the connection (RFC 6455 §8.1).
                 let as_text = frames.hears_text() && std::str::from_utf8(plain).is_ok();
-                write_frame(self.end, if as_text { TEXT } else { BINARY }, plain, wire);
+                return self.write(if as_text { TEXT } else { BINARY }, plain, wire);
             }
             State::Open(_) | State::Over => {
                 return Err(TransportFault::WebSocket("the connection is closed".into()));
             }
             State::ExpectRequest { .. } | State::ExpectResponse { .. } => self.waiting.extend_from_slice(plain),
+        }
+        Ok(())
+    }
+
+    fn write(&self, opcode: u8, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
+        if !self.settings.carries_coap {
+            write_frame(self.end, opcode, plain, wire);
+        } else if !write_messages(self.end, plain, wire) {
+            return Err(TransportFault::WebSocket("half a message was to be sent".into()));
         }
         Ok(())
     }
@@ -191,7 +204,8 @@ impl WebSocketLayer {
             Ok(Some(agreed)) => {
                 let settings = &self.settings;
                 let frames = FrameReader::new(self.end, settings.frame_bytes_max, settings.message_bytes_max)
-                    .with_text(settings.allows_text);
+                    .with_text(settings.allows_text)
+                    .with_whole_messages(settings.carries_coap);
                 let tail = match std::mem::replace(&mut self.state, State::Open(frames)) {
                     State::ExpectRequest { mut received, .. } | State::ExpectResponse { mut received, .. } => {
                         received.split_off(agreed.consumed.min(received.len()))
@@ -202,7 +216,10 @@ impl WebSocketLayer {
                 self.sub_protocol = Some(agreed.sub_protocol).filter(|agreed| !agreed.is_empty());
                 let waiting = std::mem::take(&mut self.waiting);
                 if !waiting.is_empty() {
-                    write_frame(self.end, BINARY, &waiting, &mut self.output);
+                    let mut output = std::mem::take(&mut self.output);
+                    let written = self.write(BINARY, &waiting, &mut output);
+                    self.output = output;
+                    written?;
                 }
                 // Frames may follow the request in the same segment.
                 self.read_frames(&tail, plain)
