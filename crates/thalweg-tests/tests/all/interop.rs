@@ -7,6 +7,7 @@ mod agent;
 mod cells;
 mod checks;
 mod coap_tool;
+mod coap_transports;
 mod command_line;
 mod endpoint;
 mod groups;

@@ -26,7 +26,12 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint that speaks to this address.
     pub fn open(library: Library, address: SocketAddr) -> Self {
-        let agent = Agent::open_endpoint(library, address, json!({}));
+        Self::over("udp", library, address)
+    }
+
+    /// The same over another transport: `tcp`, `ws`.
+    pub fn over(transport: &str, library: Library, address: SocketAddr) -> Self {
+        let agent = Agent::open_endpoint(library, address, json!({ "transport": transport }));
         Self { agent, waiting: RefCell::default(), queue: RefCell::default() }
     }
 
