@@ -139,7 +139,7 @@ fn coap_client_finds_reads_and_deletes() {
     assert!(text(&ask(&["-m", "get", &uri("coap", &broker, "/nowhere")])).starts_with("4.04"));
 }
 
-/// tshark as it captures; it is stopped and asked afterwards.
+/// What tshark is asked about afterwards. Captured by `dumpcap` itself: tshark would leave one behind when it is killed.
 struct Capture {
     child: Child,
     file: std::path::PathBuf,
@@ -150,8 +150,8 @@ impl Capture {
     /// None where nobody may capture.
     fn start(folder: &Path, port: u16) -> Option<Self> {
         let file = folder.join("capture.pcap");
-        let mut child = Command::new("tshark")
-            .args(["-i", "lo", "-f", &format!("port {port}"), "-w"])
+        let mut child = Command::new("dumpcap")
+            .args(["-i", "lo", "-a", "duration:300", "-f", &format!("port {port}"), "-w"])
             .arg(&file)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
