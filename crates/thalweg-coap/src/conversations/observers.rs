@@ -533,3 +533,16 @@ fn the_slow_pace_ends_when_a_round_trip_is_measured() {
     }
     assert!(bench.now.since(start) < millis(150), "{:?}", bench.now.since(start));
 }
+
+#[test]
+fn nobody_overtakes_those_that_wait() {
+    let mut bench = Bench::new(settings());
+    let [first, second, third] = [1, 2, 3].map(|token| bench.observe(0, &[token]));
+    bench.out.clear();
+    let sent = [first, second, third].map(|relation| bench.notify(relation, b"x", Delivery::Confirmable));
+    assert_eq!(sent, [Notified::Sent { confirmable: true }, Notified::Busy, Notified::Busy]);
+    bench.answer_all(0, Kind::Acknowledgement);
+    assert_eq!(bench.notify(first, b"y", Delivery::Confirmable), Notified::Busy, "although there is room");
+    assert_eq!(bench.notices()[0], Notice::Ready { relation: second, cookie: 0 });
+    assert_eq!(bench.notify(second, b"x", Delivery::Confirmable), Notified::Sent { confirmable: true });
+}
