@@ -118,7 +118,7 @@ impl Step {
             }
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
-            Self::Integration => match packages::for_faults() {
+            Self::Integration => match packages::for_integration() {
                 Ok(()) => options.tests("").outcome_of_tests(),
                 Err(why) => Outcome::failed(why),
             },

@@ -29,8 +29,9 @@ pub fn for_oracle() -> Result<(), String> {
     ensure(&[("rabbitmq-server", "rabbitmq-server"), ("epmd", "erlang-base")])
 }
 
-/// What breaks a broker's disk: failing system calls, and images to mount. And its network: links that lose packets.
-pub fn for_faults() -> Result<(), String> {
+/// What breaks a broker's disk: failing system calls, and images to mount; what breaks its network: links that lose packets;
+/// and DTLS by others.
+pub fn for_integration() -> Result<(), String> {
     ensure(&[
         ("strace", "strace"),
         ("mkfs.ext4", "e2fsprogs"),
@@ -38,6 +39,8 @@ pub fn for_faults() -> Result<(), String> {
         ("losetup", "mount"),
         ("ip", "iproute2"),
         ("nft", "nftables"),
+        ("coap-client-openssl", "libcoap3-bin"),
+        ("openssl", "openssl"),
     ])
 }
 
