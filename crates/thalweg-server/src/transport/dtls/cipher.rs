@@ -257,6 +257,21 @@ mod tests {
         assert_eq!(out[92..], [0x10, 0xff, 0xf7, 0x01, 0x87, 0x34, 0x7b, 0x66]);
     }
 
+    /// RFC 5246 §6.3: the order of the parts, and the server's random first. A mistake here would be made by the tests'
+    /// client, too, which has its keys from the same function.
+    #[test]
+    fn the_key_block_is_cut_into_client_and_server_keys_and_then_salts() {
+        let mut block = [0; 40];
+        let seed = [[2; 32], [1; 32]].concat();
+        prf(&[7; 48], b"key expansion", &[&seed], &mut block);
+        let keys = Keys::expand(Protection::Ccm8, &[7; 48], &[1; 32], &[2; 32]);
+        let parts = [&keys.read.key[..], &keys.write.key, &keys.read.salt, &keys.write.salt].concat();
+        assert_eq!(parts, block);
+        // RFC 5246 §6.2.3.3: number, content, version, length of the text.
+        let data = associated(0x0001_0000_0000_0203_u64.to_be_bytes(), 23, 0x0405);
+        assert_eq!(data, [0, 1, 0, 0, 0, 0, 2, 3, 23, 0xfe, 0xfd, 4, 5]);
+    }
+
     #[test]
     fn a_changed_bit_anywhere_spoils_a_record() {
         for protection in [Protection::Ccm8, Protection::Ccm, Protection::Gcm] {

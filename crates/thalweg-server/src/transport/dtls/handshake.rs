@@ -360,11 +360,11 @@ impl Handshake {
 
     /// What it keeps, and what it waits for.
     #[cfg(test)]
-    pub fn footprint(&self) -> (usize, &'static str, Expects) {
+    pub fn footprint(&self) -> (usize, Expects) {
         let chain: usize = self.client_chain.iter().map(|der| der.len()).sum();
         let early = self.early.as_ref().map_or(0, |(_, _, bytes)| bytes.len());
         let bytes = self.transcript.capacity() + self.flight.capacity() + self.reassembly.bytes() + chain + early;
-        (size_of::<Handshake>() + bytes, self.suite.name, self.expects)
+        (size_of::<Handshake>() + bytes, self.expects)
     }
 
     /// The protected record that came too early, once there are keys to open it.

@@ -2,6 +2,7 @@
 //! server in `thalweg-tests`.)
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
 use ring::digest::{SHA256, digest};
@@ -30,7 +31,15 @@ pub(super) struct Plan {
     pub forges: bool,
     /// The longest piece of a message.
     pub piece_max: usize,
+    /// Changes what the client says and believes to have said: kind and body.
+    pub twists_body: Option<Rc<dyn Fn(u8, &mut Vec<u8>)>>,
+    /// Changes what leaves of it: a whole message, and the records for it, each with its content and whether it is
+    /// protected.
+    pub twists_wire: Option<WireTwist>,
 }
+
+/// See [`Plan::twists_wire`].
+pub(super) type WireTwist = Rc<dyn Fn(&[u8], bool) -> Vec<(u8, bool, Vec<u8>)>>;
 
 impl Default for Plan {
     fn default() -> Self {
@@ -42,6 +51,8 @@ impl Default for Plan {
             certificate: None,
             forges: false,
             piece_max: 1000,
+            twists_body: None,
+            twists_wire: None,
         }
     }
 }
@@ -115,6 +126,12 @@ impl Client {
     /// Sends the last flight (again).
     pub fn send(&mut self) {
         for (protected, whole) in self.flight.clone() {
+            if let Some(twists) = self.plan.twists_wire.clone() {
+                for (content, protected, bytes) in twists(&whole, protected) {
+                    self.send_record(content, protected && self.keys.is_some(), &bytes);
+                }
+                continue;
+            }
             let piece = Piece::take(&mut Reader::new(&whole)).unwrap();
             // A server need not take a ClientHello in pieces.
             let whole = if piece.kind == message::CLIENT_HELLO { piece.length } else { self.plan.piece_max };
@@ -312,10 +329,14 @@ impl Client {
     }
 
     fn say(&mut self, kind: u8, protected: bool, body: &[u8]) {
+        let mut body = body.to_vec();
+        if let Some(twists) = &self.plan.twists_body {
+            twists(kind, &mut body);
+        }
         let mut whole = Vec::new();
         message::write_header(&mut whole, kind, body.len(), self.next_send, 0, body.len());
         self.next_send += 1;
-        whole.extend_from_slice(body);
+        whole.extend_from_slice(&body);
         self.transcript.extend_from_slice(&whole);
         self.flight.push((protected, whole));
     }

@@ -294,3 +294,31 @@ fn an_association_without_numbers_is_silent() {
     bench.listener.close(at(HERE), &mut out);
     assert_eq!(out.datagrams().count(), 0);
 }
+
+/// RFC 5246 §7.4.9, §7.1: what is in force since ChangeCipherSpec protects Finished, and it protects nothing before it.
+#[test]
+fn finished_is_protected_and_no_message_before_it_is() {
+    let (mut bench, authority) = Bench::with_certificate(ClientCertificates::Required);
+    let certificate = bench.certificate(&authority, "client", "sensor 7");
+    for (turned, completes) in [(FINISHED, false), (message::CERTIFICATE_VERIFY, false), (0, true)] {
+        let mut plan = Plan { suites: vec![0xc02b], certificate: Some(certificate.clone()), ..Plan::default() };
+        plan.twists_wire = Some(std::rc::Rc::new(move |whole, protected| {
+            vec![(content::HANDSHAKE, protected != (whole[0] == turned), whole.to_vec())]
+        }));
+        let mut client = Client::new(at(HERE), 1, plan);
+        bench.exchange(&mut client);
+        assert_eq!((client.is_done, bench.listener.peers()), (completes, usize::from(completes)), "{turned}");
+        bench.tick(Span::from_secs(31));
+    }
+}
+
+/// RFC 5246 §6.2.1
+#[test]
+fn a_text_that_is_longer_than_a_record_may_be_is_not_taken() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = bench.connect(HERE, Plan::default());
+    client.send_text(&[0; PLAIN_MAX + 1]);
+    bench.exchange(&mut client);
+    assert!(bench.texts.is_empty());
+    bench.check(&mut client, &psk("dev1"));
+}
