@@ -304,8 +304,16 @@ impl CoapFront {
         kernel: &mut Kernel,
     ) {
         CoapFront::with(links, id, now, kernel, |front, scene| {
+            // All sessions are looked at for each, so that many at once are one.
+            let mut some_are_ended = false;
             for told in told {
-                front.handler.told(told, scene);
+                match told {
+                    Told::Disconnected => some_are_ended = true,
+                    told => front.handler.told(told, scene),
+                }
+            }
+            if some_are_ended {
+                front.handler.end_identities(scene);
             }
             for cookie in changed {
                 front.handler.relations.mark_ready(cookie);

@@ -16,6 +16,8 @@ pub(super) struct Relation {
     /// Whose session watches.
     pub(super) identity: u32,
     generation: u32,
+    /// Rises from one to the next.
+    serial: u32,
     /// The Content-Format that all notifications must have, once one had it; [`NO_FORMAT`] before.
     pub(super) format: u16,
     pub(super) state: State,
@@ -49,6 +51,7 @@ pub(super) struct Relations {
     slots: Vec<Slot>,
     free: Vec<u32>,
     len: usize,
+    serial_last: u32,
     /// Those in whose watches something waits.
     ready: VecDeque<u32>,
 }
@@ -68,12 +71,14 @@ impl Relations {
         let Some(slot) = self.slots.get_mut(index as usize) else { return u64::MAX };
         slot.generation = slot.generation.wrapping_add(1);
         let generation = slot.generation;
+        self.serial_last = self.serial_last.wrapping_add(1);
         slot.relation = Some(Relation {
             number: 0,
             parked: None,
             watch: WatchId(0),
             identity,
             generation,
+            serial: self.serial_last,
             format: NO_FORMAT,
             state: State::Registering,
             is_ready: false,
@@ -138,13 +143,17 @@ impl Relations {
         self.slots.capacity() * size_of::<Slot>() + (self.ready.capacity() + self.free.capacity()) * size_of::<u32>()
     }
 
-    /// The cookies of all that `wanted` picks.
+    /// The cookies of all that `wanted` picks, the oldest first.
     pub(super) fn cookies(&self, wanted: impl Fn(&Relation) -> bool) -> Vec<u64> {
         let cookie = |(index, slot): (usize, &Slot)| {
             let relation = slot.relation.as_ref().filter(|relation| wanted(relation))?;
-            Some(u64::from(relation.generation) << 32 | index as u64)
+            // How long ago, should the numbers have begun anew.
+            let age = self.serial_last.wrapping_sub(relation.serial);
+            Some((age, u64::from(relation.generation) << 32 | index as u64))
         };
-        self.slots.iter().enumerate().filter_map(cookie).collect()
+        let mut found: Vec<(u32, u64)> = self.slots.iter().enumerate().filter_map(cookie).collect();
+        found.sort_unstable_by_key(|(age, _)| std::cmp::Reverse(*age));
+        found.into_iter().map(|(_, cookie)| cookie).collect()
     }
 }
 
@@ -175,5 +184,10 @@ mod tests {
         relations.mark_ready(second);
         assert_eq!((relations.take_ready(), relations.take_ready(), relations.len()), (Some(second), None, 1));
         assert_eq!(relations.cookies(|relation| relation.conflates), [second]);
+        let third = relations.insert(0, true, Notify::Auto);
+        relations.remove(second);
+        let fourth = relations.insert(0, true, Notify::Auto);
+        assert!((fourth as u32) < third as u32, "the place is used again");
+        assert_eq!(relations.cookies(|_| true), [third, fourth], "the oldest first");
     }
 }

@@ -194,6 +194,9 @@ fn emqx_writes_topics_below_ps_and_keeps_only_what_says_so() {
     assert_eq!(world.asks(who, "CON POST /ps/one?retain=true&expiry=30 : hi"), "ACK 2.01");
     assert_eq!(world.asks(who, "CON GET /ps/one"), "ACK 2.05 max-age=29 : hi");
     assert_eq!(world.asks(who, "CON GET /ps/data/one"), "ACK 2.05 max-age=29 : hi");
+    assert_eq!(world.asks(who, "CON GET /ps/coap/test observe=0"), "ACK 2.05 observe");
+    world.mqtt_says(app, "coap/test", "1", QoS::AtLeastOnce, false);
+    assert_eq!(world.lines(who), ["CON 2.05 observe : 1"]);
     let mut world = World::of(CoapSettings { emqx_paths: false, ..CoapSettings::default() });
     let who = world.peer();
     assert_eq!(world.asks(who, "CON PUT /ps/coap/test : hi"), "ACK 4.04");
