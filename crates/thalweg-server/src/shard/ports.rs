@@ -252,8 +252,15 @@ impl Shard {
                 && port.dtls.as_ref().is_some_and(|dtls| !Arc::ptr_eq(&dtls.acceptor, &acceptor))
                 && let Some(renewed) = Dtls::new(acceptor, limits)
             {
-                // Other files: whoever is known by the old ones begins anew.
-                port.dtls = Some(renewed);
+                // Other files: whoever is known by the old ones begins anew. Peers hear that, and so does the front:
+                // what it has for them must not leave in an association to come. RFC 7252 §9.1
+                let mut opened = std::mem::take(&mut self.ports.opened);
+                opened.clear();
+                if let Some(mut old) = self.ports.at(index).and_then(|port| port.dtls.replace(renewed)) {
+                    old.peers.end_all(&mut opened);
+                }
+                self.on_opened(index, &opened);
+                self.ports.opened = opened;
             }
         }
     }

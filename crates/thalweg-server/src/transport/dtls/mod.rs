@@ -320,6 +320,13 @@ impl DtlsListener {
         }
     }
 
+    /// Ends all associations, because what peers are known by changes as a whole; each gives its event.
+    pub fn end_all(&mut self, out: &mut DtlsOutput) {
+        for place in self.peers.all() {
+            self.end(place, Ended::KeyChanged, out);
+        }
+    }
+
     /// Ends all associations, as the server does when it stops. Gives no events.
     pub fn close_all(&mut self, out: &mut DtlsOutput) {
         for place in self.peers.all() {

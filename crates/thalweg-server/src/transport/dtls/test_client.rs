@@ -32,11 +32,14 @@ pub(super) struct Plan {
     /// The longest piece of a message.
     pub piece_max: usize,
     /// Changes what the client says and believes to have said: kind and body.
-    pub twists_body: Option<Rc<dyn Fn(u8, &mut Vec<u8>)>>,
+    pub twists_body: Option<BodyTwist>,
     /// Changes what leaves of it: a whole message, and the records for it, each with its content and whether it is
     /// protected.
     pub twists_wire: Option<WireTwist>,
 }
+
+/// See [`Plan::twists_body`].
+pub(super) type BodyTwist = Rc<dyn Fn(u8, &mut Vec<u8>)>;
 
 /// See [`Plan::twists_wire`].
 pub(super) type WireTwist = Rc<dyn Fn(&[u8], bool) -> Vec<(u8, bool, Vec<u8>)>>;

@@ -322,3 +322,21 @@ fn a_text_that_is_longer_than_a_record_may_be_is_not_taken() {
     assert!(bench.texts.is_empty());
     bench.check(&mut client, &psk("dev1"));
 }
+
+/// RFC 7252 §9.1: the front must hear that a peer has gone, or it would answer whoever comes next at its address.
+#[test]
+fn when_the_files_are_others_all_peers_are_told_and_the_front_is() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut clients: Vec<_> = ["127.0.0.1:7001", "127.0.0.1:7002"].map(|at| bench.connect(at, Plan::default())).into();
+    bench.events.clear();
+    let mut out = DtlsOutput::default();
+    bench.listener.end_all(&mut out);
+    for (client, (to, datagram)) in clients.iter_mut().zip(out.datagrams()) {
+        assert_eq!(to, client.address);
+        client.handle_datagram(datagram);
+        assert_eq!(client.alerts, [(alert::WARNING, alert::CLOSE_NOTIFY)]);
+    }
+    let closed = |client: &Client| DtlsEvent::Closed { peer: client.address, why: Ended::KeyChanged };
+    assert_eq!(out.events(), clients.iter().map(closed).collect::<Vec<_>>());
+    assert_eq!(bench.listener.peers.addresses(), 0);
+}
