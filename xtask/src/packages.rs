@@ -29,19 +29,18 @@ pub fn for_oracle() -> Result<(), String> {
     ensure(&[("rabbitmq-server", "rabbitmq-server"), ("epmd", "erlang-base")])
 }
 
-/// What breaks a broker's disk: failing system calls, and images to mount; what breaks its network: links that lose packets;
-/// and DTLS by others.
+const FAULTS: [Need; 4] = [("strace", "strace"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("losetup", "mount")];
+
+/// What breaks a broker's disk: failing system calls, and images to mount.
+pub fn for_faults() -> Result<(), String> {
+    ensure(&FAULTS)
+}
+
+/// The same, and what breaks its network: links that lose packets; and DTLS by others.
 pub fn for_integration() -> Result<(), String> {
-    ensure(&[
-        ("strace", "strace"),
-        ("mkfs.ext4", "e2fsprogs"),
-        ("mount", "mount"),
-        ("losetup", "mount"),
-        ("ip", "iproute2"),
-        ("nft", "nftables"),
-        ("coap-client-openssl", "libcoap3-bin"),
-        ("openssl", "openssl"),
-    ])
+    let more: [Need; 4] =
+        [("ip", "iproute2"), ("nft", "nftables"), ("coap-client-openssl", "libcoap3-bin"), ("openssl", "openssl")];
+    ensure(&[FAULTS, more].concat())
 }
 
 /// What counts instructions.
