@@ -73,15 +73,16 @@ impl Kernel {
 
     pub(crate) fn remember_here(&mut self, message: Message) {
         if message.retain() == RetainOp::Clear {
-            self.forget_remembered(message.address());
+            self.forget_remembered(&message);
         } else if self.kept_values.set(message).is_err() {
             self.ledger.retain_refused += 1;
         }
     }
 
-    pub(crate) fn forget_remembered(&mut self, address: &str) {
+    /// Forgets what was remembered of a message's address.
+    pub(crate) fn forget_remembered(&mut self, message: &Message) {
         if self.kept_values.count() > 0 {
-            self.kept_values.clear(address);
+            self.kept_values.clear(message.address());
         }
     }
 

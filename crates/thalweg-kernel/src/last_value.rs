@@ -1,7 +1,6 @@
 //! The last message of each address: what protocols call retained messages, representations or items.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use thalweg_model::{Filter, Message, Time};
@@ -78,30 +77,33 @@ impl LastValues {
     pub fn set(&mut self, message: Message) -> Result<Option<Message>, Refused> {
         let cost = cost(&message);
         let serial = self.serial_next;
-        let count = self.by_address.len();
-        let previous = match self.by_address.entry(message.address().into()) {
-            Entry::Vacant(vacant) => {
-                if count >= self.limits.count_max {
+        let expiring = (message.expires() != Time::NEVER).then(|| message.clone());
+        // Looking at the address costs a check: once is enough. A replacement, which is what happens, needs no new key.
+        let address = message.address();
+        let previous = match self.by_address.get_mut(address) {
+            None => {
+                if self.by_address.len() >= self.limits.count_max {
                     return Err(Refused::Count);
                 }
                 if self.bytes.saturating_add(cost) > self.limits.bytes_max {
                     return Err(Refused::Bytes);
                 }
-                vacant.insert(Value { message: message.clone(), serial });
+                let key = address.into();
+                self.by_address.insert(key, Value { message, serial });
                 None
             }
-            Entry::Occupied(mut occupied) => {
-                let freed = self::cost(&occupied.get().message);
+            Some(value) => {
+                let freed = self::cost(&value.message);
                 // A value that shrinks is welcome even after the limits were lowered below what is held.
                 if cost > freed && self.bytes - freed + cost > self.limits.bytes_max {
                     return Err(Refused::Bytes);
                 }
-                Some(occupied.insert(Value { message: message.clone(), serial }))
+                Some(std::mem::replace(value, Value { message, serial }))
             }
         };
         self.serial_next += 1;
         self.bytes += cost;
-        if message.expires() != Time::NEVER {
+        if let Some(message) = expiring {
             self.by_expiry.insert((message.expires(), serial), message);
         }
         Ok(previous.map(|value| self.settle(value)))
@@ -250,7 +252,7 @@ fn literal_part(filter: &Filter) -> (Option<&str>, Option<&str>) {
 /// What a value counts against [`Limits::bytes_max`].
 fn cost(message: &Message) -> usize {
     message.bytes()
-        + message.address().len()
+        + message.address_len()
         + ENTRY_BYTES
         + if message.expires() == Time::NEVER { 0 } else { EXPIRY_BYTES }
 }

@@ -329,8 +329,8 @@ impl Kernel {
         if queued.wanted {
             self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
             if let Some(cell) = route.cell {
-                let message = self.keep(publisher, draft, &mut kept, now);
-                self.offer_to_cell(cell, &message, None, fx);
+                let message = self.kept(publisher, draft, &mut kept, now);
+                self.offer_to_cell(cell, message, None, fx);
             }
             if !route.groups.is_empty() || !route.shards.is_empty() {
                 let message = self.keep(publisher, draft, &mut kept, now);
@@ -600,13 +600,21 @@ impl Kernel {
         kept: &mut Option<Message>,
         now: Time,
     ) -> Message {
-        if let Some(message) = kept {
-            return message.clone();
-        }
-        let uid = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
-        let message = draft.keep(uid, now);
-        *kept = Some(message.clone());
-        message
+        self.kept(publisher, draft, kept, now).clone()
+    }
+
+    /// The same, only to look at it.
+    pub(crate) fn kept<'k>(
+        &self,
+        publisher: Option<SessionId>,
+        draft: &Draft<'_>,
+        kept: &'k mut Option<Message>,
+        now: Time,
+    ) -> &'k Message {
+        kept.get_or_insert_with(|| {
+            let uid = publisher.and_then(|id| self.sessions.get(id)).map_or(0, |session| session.uid);
+            draft.keep(uid, now)
+        })
     }
 
     /// Sends a copy that must be settled, or lets it wait.

@@ -122,7 +122,7 @@ impl Kernel {
                     fx.persist(&Record::Cleared { address: message.address() }, Safety::Lazy);
                 }
                 Some(message) => {
-                    if !self.keep_last_value(message) {
+                    if !self.keep_last_value(&message) {
                         self.ledger.retain_refused += 1;
                     }
                 }

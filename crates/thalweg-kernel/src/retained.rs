@@ -77,31 +77,33 @@ impl Kernel {
         if !self.limits.retain_enabled {
             return Retained::Refused;
         }
-        let message = self.keep(publisher, draft, kept, now);
         let owner = home(draft.address, self.shards);
         if owner != self.shard {
+            let message = self.keep(publisher, draft, kept, now);
             self.send_last_value_home(owner, message, safety, must_arrive, fx);
             return Retained::Elsewhere;
         }
+        let message = self.kept(publisher, draft, kept, now);
         if self.keep_last_value(message) { Retained::Here } else { Retained::Refused }
     }
 
-    pub(crate) fn keep_last_value(&mut self, message: Message) -> bool {
+    pub(crate) fn keep_last_value(&mut self, message: &Message) -> bool {
         match message.retain() {
             RetainOp::None => true,
             RetainOp::Clear => {
                 self.last_values.clear(message.address());
-                self.forget_remembered(message.address());
+                self.forget_remembered(message);
                 true
             }
             RetainOp::Set => {
                 let cap = message.ingress() + self.limits.retained_expiry_max;
-                let message = if message.expires() <= cap { message } else { expiring(&message, cap) };
+                let capped = (message.expires() > cap).then(|| expiring(message, cap));
+                let message = capped.as_ref().unwrap_or(message);
                 let is_set = self.last_values.set(message.clone()).is_ok();
                 if is_set {
-                    self.forget_remembered(message.address());
+                    self.forget_remembered(message);
                 } else if self.is_kept(message.address()) {
-                    self.remember_here(message);
+                    self.remember_here(message.clone());
                 }
                 is_set
             }
@@ -280,7 +282,7 @@ impl Kernel {
     pub(crate) fn on_retain<E: Effects>(&mut self, message: Message, safety: Safety, from: From, fx: &mut E) {
         // What the broker says about itself it will say again.
         let is_kept = self.limits.journal && (message.publisher() != 0 || !message.address().starts_with('$'));
-        if !self.keep_last_value(message.clone()) {
+        if !self.keep_last_value(&message) {
             self.ledger.retain_refused += 1;
         } else if is_kept {
             self.persist_kept(&message, true, safety, fx);
