@@ -46,6 +46,10 @@ struct Entry {
     again: Again,
 }
 
+/// So many entries are forgotten at once: each waits for memory that nobody has looked at for minutes, and they wait
+/// together.
+const AT_ONCE: u32 = 32;
+
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     entries: VecDeque<Entry>,
@@ -75,10 +79,12 @@ impl Remembered {
     /// Remembers. The oldest entries go if there are more than `most` or their bodies have more than `most_bytes`.
     pub fn insert(&mut self, key: Key, again: Again, body: &[u8], now: Time, most: usize, most_bytes: usize) {
         while self.entries.len() >= most || self.bodies.len() + body.len() > most_bytes {
-            if !self.forget_oldest() {
-                return;
+            for _ in 0..(most / 64).clamp(1, AT_ONCE as usize) {
+                if !self.forget_oldest() {
+                    return;
+                }
+                self.displaced += 1;
             }
-            self.displaced += 1;
         }
         let entry = Entry {
             peer: key.peer,
@@ -105,6 +111,15 @@ impl Remembered {
                 Some(entry) if entry.is_older(lifetime, now) => self.forget_oldest(),
                 _ => return,
             };
+        }
+    }
+
+    /// Called for each answer: now and then forgets what is older than `lifetime`, more than comes meanwhile.
+    #[inline]
+    pub fn forget_some_old(&mut self, lifetime: Span, now: Time) {
+        let inserted = self.gone.wrapping_add(self.entries.len() as u32);
+        if inserted.is_multiple_of(AT_ONCE) {
+            self.forget_old(lifetime, now, 4 * AT_ONCE as usize);
         }
     }
 

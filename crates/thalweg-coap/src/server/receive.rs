@@ -481,7 +481,7 @@ impl ServerSide {
             let again = if asked.is_confirmable { Again::Respond(code) } else { Again::Ignore };
             let body = out.last().get(4 + asked.token.len()..).unwrap_or_default();
             let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
-            self.remembered.forget_old(self.exchange_lifetime, now, 4);
+            self.remembered.forget_some_old(self.exchange_lifetime, now);
             self.remembered.insert(asked.key, again, body, now, most, most_bytes);
         }
     }

@@ -290,7 +290,7 @@ impl ServerSide {
                 false => &[],
             };
             let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
-            self.remembered.forget_old(self.exchange_lifetime, now, 4);
+            self.remembered.forget_some_old(self.exchange_lifetime, now);
             self.remembered.insert(exchange.key, again, body, now, most, most_bytes);
         }
     }
@@ -393,7 +393,7 @@ impl ServerSide {
         if !exchange.is_safe() {
             let again = if exchange.is_confirmable { Again::Acknowledge } else { Again::Ignore };
             let (most, most_bytes) = (self.settings.remembered_max, self.settings.remembered_bytes_max);
-            self.remembered.forget_old(self.exchange_lifetime, now, 4);
+            self.remembered.forget_some_old(self.exchange_lifetime, now);
             self.remembered.insert(exchange.key, again, &[], now, most, most_bytes);
         }
     }
