@@ -8,7 +8,7 @@ use crate::ledger::Account;
 use crate::route_cache::{Sink, SinkKind};
 use crate::session::{NO_GROUP, Session};
 use std::sync::Arc;
-use thalweg_model::{Filter, Message, Reliability, Span, Time};
+use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
 
 /// A session, as operators see it.
 #[derive(Clone, Debug)]
@@ -155,6 +155,14 @@ impl Kernel {
     /// when it is done.
     pub fn may(&self, id: SessionId, permission: Permission, address: &str) -> bool {
         self.sessions.get(id).is_some_and(|session| session.access.allows(permission, address))
+    }
+
+    /// What a watch's reader was told last, or waits for it: the address's latest value, retained or not. Nothing if there
+    /// was none, or it was cleared or has expired.
+    pub fn watched_value(&self, watch: WatchId, now: Time) -> Option<&Message> {
+        let watcher = self.watches.watchers.get(watch.0)?;
+        let value = self.watches.cells.get(watcher.cell)?.value.as_ref()?;
+        (value.retain() != RetainOp::Clear && value.expires() > now).then_some(value)
     }
 
     /// What a watch watches.

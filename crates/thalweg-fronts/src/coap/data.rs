@@ -278,7 +278,6 @@ impl<S: Side> Handler<S> {
                     self.respond(exchange, &answer, scene.now);
                 }
             }
-            Some(Waiting::Check { cookie }) => self.on_checked(cookie, value, scene),
             _ => {}
         }
     }

@@ -328,10 +328,11 @@ impl CoapFront {
         let mut some_are_ready = false;
         while let Some(notice) = self.handler.side.machine.poll_event() {
             match notice {
-                Notice::Ready { cookie, .. } => {
-                    self.handler.on_ready(cookie);
-                    some_are_ready = true;
-                }
+                Notice::Ready { relation, cookie } => match self.handler.on_ready(cookie) {
+                    true => some_are_ready = true,
+                    // Registered anew meanwhile, or gone: others of that peer wait for our word.
+                    false => self.handler.side.machine.nothing_to_notify(relation),
+                },
                 Notice::CheckDue { cookie, .. } => self.handler.on_check_due(cookie, scene),
                 Notice::ObservationEnded { cookie, why, .. } => {
                     if matches!(why, ObservationEnd::Reset | ObservationEnd::Silent) {

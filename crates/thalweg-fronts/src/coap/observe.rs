@@ -18,7 +18,7 @@ use super::resource::Wishes;
 use super::settings::{CoapSettings, Notify};
 use super::side::Side;
 use super::topics::{Seat, Topic, TopicId};
-use super::waiting::{Ask, Waiting};
+use super::waiting::Ask;
 use std::sync::Arc;
 use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
 use thalweg_kernel::{Change, WatchEnd, WatchRefused};
@@ -202,35 +202,25 @@ impl<S: Side> Handler<S> {
         kernel.unwatch(relation.watch, *now, *links);
     }
 
-    /// The machine can tell an observer more.
-    pub(super) fn on_ready(&mut self, cookie: u64) {
-        if let Some(relation) = self.relations.get_mut(cookie)
-            && relation.state == State::Busy
-        {
-            relation.state = State::Idle;
-            self.relations.mark_ready(cookie);
-        }
+    /// The machine can tell an observer more; whether there is anything to tell, as far as is known here.
+    pub(super) fn on_ready(&mut self, cookie: u64) -> bool {
+        let Some(relation) = self.relations.get_mut(cookie).filter(|relation| relation.state == State::Busy) else {
+            return false;
+        };
+        relation.state = State::Idle;
+        self.relations.mark_ready(cookie);
+        true
     }
 
-    /// An observer must be asked whether it is still there.
+    /// An observer must be asked whether it is still there: it is told of the state as it is. RFC 7641 §4.5
     pub(super) fn on_check_due(&mut self, cookie: u64, scene: &mut Scene<'_>) {
         let Some(relation) = self.relations.get_mut(cookie) else { return };
-        let (watch, identity) = (relation.watch, relation.identity);
-        let Some(session) = self.identities.session(super::identity::IdentityId(identity)) else { return };
-        let Some(ticket) = self.waiting.insert(Waiting::Check { cookie }, scene.now) else { return };
-        let Scene { now, kernel, links } = scene;
-        let address = kernel.watched_address(watch).map(str::to_owned);
-        let asked =
-            address.is_some_and(|address| kernel.read_last_value(session, self.link, ticket, &address, *now, *links));
-        if !asked {
-            self.waiting.take(ticket);
+        if relation.state != State::Idle {
+            // What waits for it asks as well.
+            return;
         }
-    }
-
-    /// The state as it is, for an observer that must be asked whether it is there.
-    pub(super) fn on_checked(&mut self, cookie: u64, value: Option<Message>, scene: &mut Scene<'_>) {
-        let Some(relation) = self.relations.get_mut(cookie) else { return };
         let format = seat_format(self.desk, relation.seat, scene);
+        let value = scene.kernel.watched_value(relation.watch, scene.now).cloned();
         let body = match &value {
             Some(value) => self.bodies.of(value, format, &self.settings, scene.now),
             None => Arc::new(SharedBody::new(Code::CONTENT, &[], &[])),
@@ -239,7 +229,7 @@ impl<S: Side> Handler<S> {
             Notified::Sent { .. } => self.counts.notifications += 1,
             Notified::Busy => {
                 relation.state = State::Busy;
-                relation.parked = relation.parked.take().or(value);
+                relation.parked = value;
             }
             Notified::Gone => self.forget_relation(cookie, scene),
         }

@@ -19,8 +19,6 @@ pub(super) enum Waiting<X> {
     MakeQueue { exchange: X, put: Box<KeptPut> },
     /// They are the values that were asked for.
     List { exchange: X, format: u16 },
-    /// An observer is to be told of it.
-    Check { cookie: u64 },
     /// It is a message of a queue.
     Take { exchange: X, identity: u32 },
 }

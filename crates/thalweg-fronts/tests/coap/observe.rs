@@ -301,6 +301,12 @@ fn an_observer_is_asked_once_a_day_whether_it_is_there() {
         world.wait(Span::from_secs(3600));
     }
     assert_eq!(world.lines(observer), ["CON 2.05 observe : 1"]);
+    world.mqtt_says(app, "a", "2", QoS::AtMostOnce, false);
+    assert_eq!(world.lines(observer), ["NON 2.05 observe : 2"]);
+    for _ in 0..25 {
+        world.wait(Span::from_secs(3600));
+    }
+    assert_eq!(world.lines(observer), ["CON 2.05 observe : 2"], "what it was told last, kept or not");
     world.set_manner(observer, Manner::Silent);
     for _ in 0..26 {
         world.wait(Span::from_secs(3600));
