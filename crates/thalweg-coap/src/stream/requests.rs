@@ -82,6 +82,8 @@ pub struct Requests {
     kept: KeptResponses,
     /// Kept responses that are to be confirmed when their last block has left: key and cookie.
     to_confirm: Vec<(u64, u64)>,
+    /// Our own Pings that were not answered: cookies of what stands before them, or 0.
+    pinged: VecDeque<u64>,
     /// Pings whose Pong waits for all exchanges up to a number.
     pings: VecDeque<(u64, Token)>,
     /// Until when the requests that came use the client's rate up.
@@ -152,6 +154,7 @@ impl Requests {
             transfers: Transfers::default(),
             kept: KeptResponses::default(),
             to_confirm: Vec::new(),
+            pinged: VecDeque::new(),
             pings: VecDeque::new(),
             requests_until: Time::ZERO,
             is_released: false,
@@ -203,7 +206,7 @@ impl Requests {
                 self.on_ping(token, custody, out);
                 StreamEvent::Nothing
             }
-            Event::Pong { token, .. } => match token.number() {
+            Event::Pong { token, .. } => match self.on_pong(token) {
                 Some(cookie @ 1..) => StreamEvent::Confirmed { cookie },
                 _ => StreamEvent::Nothing,
             },
@@ -400,7 +403,7 @@ impl Requests {
             && let Some(at) = self.to_confirm.iter().position(|(of, _)| *of == key)
         {
             let (_, cookie) = self.to_confirm.swap_remove(at);
-            self.machine.ping(Token::from_number(cookie), true, out);
+            self.ping(cookie, out);
         }
         true
     }
@@ -444,7 +447,7 @@ impl Requests {
         let is_wanted = !exchange.no_response.suppresses(response.code);
         let said = if is_wanted { self.say(&exchange, response, now, out) } else { Said::Nothing };
         match said {
-            Said::Whole => self.machine.ping(Token::from_number(cookie), true, out),
+            Said::Whole => self.ping(cookie, out),
             Said::Part => {
                 // Of two responses to the same request only the later has further blocks.
                 self.to_confirm.retain(|(key, _)| *key != exchange.key);
@@ -575,6 +578,21 @@ impl Requests {
         Some(relation)
     }
 
+    /// Asks for a sign that everything so far has arrived.
+    fn ping(&mut self, cookie: u64, out: &mut Vec<u8>) {
+        self.pinged.push_back(cookie);
+        self.machine.ping(Token::from_number(cookie), cookie != 0, out);
+    }
+
+    /// Which of our Pings this answers. libcoap's Pongs have no token, against §5.4: they come in the order of the Pings.
+    fn on_pong(&mut self, token: Token) -> Option<u64> {
+        let at = match token.number()? {
+            0 => 0,
+            cookie => self.pinged.iter().position(|pinged| *pinged == cookie)?,
+        };
+        self.pinged.remove(at)
+    }
+
     /// A Ping is answered at once, unless it asks whether everything before it has been dealt with. §5.4.1
     fn on_ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
         if custody && !self.exchanges.is_empty() && self.pings.len() < PINGS_MAX {
@@ -620,7 +638,7 @@ impl Requests {
 
     /// Asks whether the client is there; whatever it says then is an answer.
     pub fn ask_for_life(&mut self, out: &mut Vec<u8>) {
-        self.machine.ping(Token::EMPTY, false, out);
+        self.ping(0, out);
     }
 
     /// As [`ServerSide::release`].

@@ -457,6 +457,18 @@ fn an_answer_is_confirmed_by_the_pong_behind_its_last_block() {
     let mut there = Vec::new();
     talk.client.pong(got[1].token, true, &mut there);
     assert_eq!(talk.hears(&there), [StreamEvent::Confirmed { cookie: 300 }]);
+    assert_eq!(talk.hears(&there), [StreamEvent::Nothing], "once");
+    // libcoap's Pongs have no token.
+    there.clear();
+    talk.client.pong(Token::EMPTY, true, &mut there);
+    assert_eq!(talk.hears(&there), [StreamEvent::Nothing], "of nothing that waits");
+    for cookie in [7, 8] {
+        let asked = talk.asks_for(Code::GET, &[], &[]);
+        assert!(talk.server.respond_confirmed(asked.exchange, cookie, &response(b"small"), NOW, &mut talk.back));
+    }
+    assert_eq!(talk.hears(&there), [StreamEvent::Confirmed { cookie: 7 }]);
+    assert_eq!(talk.hears(&there), [StreamEvent::Confirmed { cookie: 8 }]);
+    talk.got();
     let asked = talk.asks_for(Code::GET, &[], &[]);
     let long = text(1500);
     assert!(talk.server.respond_confirmed(asked.exchange, 301, &response(&long), NOW, &mut talk.back));
