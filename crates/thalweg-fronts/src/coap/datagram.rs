@@ -275,8 +275,23 @@ impl CoapFront {
     pub(super) fn on_peer_gone(links: &mut Links, id: LinkId, from: SocketAddr, now: Time, kernel: &mut Kernel) {
         CoapFront::with(links, id, now, kernel, |front, scene| {
             front.handler.side.machine.peer_gone(from);
+            front.forget_words(from);
             front.take_notices(scene);
         });
+    }
+
+    /// What was meant for a peer, or came from it, is nothing to whoever has its address next. RFC 7252 §9.1.1
+    fn forget_words(&mut self, address: SocketAddr) {
+        let out = &mut self.handler.side.out;
+        if out.iter().any(|(to, _)| to == address) {
+            let mut rest = Datagrams::new();
+            for (to, datagram) in out.iter().filter(|(to, _)| *to != address) {
+                rest.push(to, |out| out.extend_from_slice(datagram));
+            }
+            *out = rest;
+        }
+        self.stash.retain(|(_, from, _)| *from != address);
+        self.stash_bytes = self.stash.iter().map(|(_, _, datagram)| datagram.len()).sum();
     }
 
     pub(super) fn on_timeout(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {

@@ -135,6 +135,15 @@ impl<S: Side> Handler<S> {
             if desk.is_none_or(|desk| desk.topics.surplus(topic) == 0) {
                 return;
             }
+            if let Some(relation) = self.relations.get_mut(cookie)
+                && relation.state == State::Registering
+            {
+                // Not answered yet: it will be as if there had been no seat.
+                relation.is_refused = true;
+                let seat = relation.seat.take();
+                self.give_seat_back(seat, scene);
+                continue;
+            }
             self.end(cookie, &Answer::of(Code::NOT_FOUND), scene);
         }
     }
@@ -145,13 +154,15 @@ impl<S: Side> Handler<S> {
         let now = scene.now;
         let show = |value| Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
         let shown = value.as_ref().map(show);
-        let seat = self.relations.get_mut(cookie).and_then(|relation| relation.seat);
+        let relation = self.relations.get_mut(cookie);
+        let (seat, is_refused) = relation.map_or((None, true), |relation| (relation.seat, relation.is_refused));
         let topic = seat.and_then(|seat| scene.links.coap.desk(self.desk?)?.topics.get(seat));
         let is_observable = match shown {
             Some(shown) => ask.accepts(shown.content_format),
             // A topic that is half created has no data yet. Draft §3.2.2
             None => self.settings.observe_empty && topic.is_none(),
         };
+        let is_observable = is_observable && !is_refused;
         let check = topic.map(|topic| Span::from_secs(u64::from(topic.configuration.observer_check_secs())));
         let check = Some(check.map_or(self.settings.observer_check, |check| check.min(self.settings.observer_check)));
         let number = if is_observable { self.side.observe(exchange, cookie, check, now) } else { None };
@@ -347,6 +358,11 @@ impl<S: Side> Handler<S> {
     /// Ends an observation, and says why.
     pub(super) fn end(&mut self, cookie: u64, why: &Answer, scene: &mut Scene<'_>) {
         let number = self.number_of(cookie);
+        if let Some((exchange, _)) = self.registrations.remove(&cookie) {
+            // The machine does not know it yet.
+            self.forget_relation(cookie, scene);
+            return self.respond(exchange, why, scene.now);
+        }
         let last = why.with_response(|response| SharedBody::new(response.code, response.options, response.payload));
         self.forget_relation(cookie, scene);
         self.side.end_observation(number, Some(&Arc::new(last)), scene.now);

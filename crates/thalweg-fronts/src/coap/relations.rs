@@ -25,6 +25,8 @@ pub(super) struct Relation {
     is_ready: bool,
     /// Which notifications are confirmable.
     pub(super) notify: Notify,
+    /// It is to be answered without Observe: its seat was taken back before it was answered at all.
+    pub(super) is_refused: bool,
     /// Only the newest value matters.
     pub(super) conflates: bool,
     /// The topic at which it has a seat.
@@ -83,6 +85,7 @@ impl Relations {
             state: State::Registering,
             is_ready: false,
             notify,
+            is_refused: false,
             conflates,
             seat: None,
         });

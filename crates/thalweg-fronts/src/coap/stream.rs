@@ -410,6 +410,9 @@ impl CoapStreamFront {
     }
 
     pub(super) fn poll_timeout(&self) -> Time {
+        if self.is_ended {
+            return Time::NEVER;
+        }
         let desk = if self.handler.desk.is_none() && self.heard_at == Time::NEVER { Time::ZERO } else { Time::NEVER };
         let requests = self.handler.side.requests.poll_timeout();
         desk.min(requests).min(self.handler.next_timeout()).min(self.sweep_at).min(self.ask_for_life_at())

@@ -1,5 +1,6 @@
 //! Connections of CoAP (RFC 8323): what differs from datagrams.
 
+use crate::nonsense;
 use crate::stage::{Stage, Who};
 use std::sync::Arc;
 use thalweg_coap::stream::{StreamSettings, encode};
@@ -376,4 +377,25 @@ fn a_token_that_waits_twice_is_answered_twice() {
     }
     stage.sends(who, &bytes);
     assert_eq!(stage.lines(who).len(), 2);
+}
+
+#[test]
+fn whatever_peers_send_nothing_breaks_and_nothing_stays() {
+    for seed in 0..300_u64 {
+        println!("seed {seed}");
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            (mixed ^ mixed >> 27) as u8
+        };
+        let script: Vec<u8> = (0..400).map(|_| next()).collect();
+        let mut stage = nonsense::Stage::new(seed as u8);
+        if seed % 2 == 0 {
+            stage.play(&script);
+        } else {
+            stage.play_datagrams(&script);
+        }
+        stage.end();
+    }
 }

@@ -207,6 +207,29 @@ fn a_topic_limits_its_observers_over_all_shards() {
 }
 
 #[test]
+fn of_many_who_want_the_last_seat_at_once_one_gets_it_and_all_get_an_answer() {
+    for shards in [1, 2, 3] {
+        let mut world = World::shards(shards);
+        let maker = world.peer();
+        make(&mut world, maker, &topic("a", [(6, Field::Number(1))]));
+        world.asks(maker, "CON PUT /ps/data/a : 1");
+        let observers: Vec<_> = (0..9).map(|_| world.peer()).collect();
+        // All are read before any shard hears of the others.
+        for observer in &observers {
+            world.says_without_rest(*observer, "CON GET /ps/data/a observe=0");
+        }
+        world.rest();
+        let mut told = 0;
+        for observer in &observers {
+            let lines = world.lines(*observer);
+            assert!(lines.first().is_some_and(|line| line.starts_with("ACK 2.05")), "{shards} shards: {lines:?}");
+            told += usize::from(lines.iter().any(|line| line.contains("observe")));
+        }
+        assert_eq!(world.counts().observers, 1, "{shards} shards, {told} were told that they observe");
+    }
+}
+
+#[test]
 fn who_observes_an_address_before_it_is_a_topic_is_counted() {
     let mut world = World::shards(2);
     let (one, two, three) = (world.peer(), world.peer(), world.peer());

@@ -177,6 +177,17 @@ impl World {
         self.rest();
     }
 
+    /// Sends a request that nobody goes on with before [`World::rest`].
+    pub fn says_without_rest(&mut self, who: Who, line: &str) {
+        let id = self.next_id(who);
+        let request = script::request(line, id, &[who.0 as u8, (id >> 8) as u8, id as u8]);
+        self.now += Span::from_nanos(1000);
+        let peer = &self.peers[who.0];
+        let Shard { kernel, links, socket } = &mut self.shards[peer.shard];
+        let datagram = std::iter::once((peer.address, PeerSecurity::None, &request[..]));
+        links.handle_datagrams(*socket, datagram, self.now, kernel);
+    }
+
     pub fn next_id(&mut self, who: Who) -> u16 {
         let peer = &mut self.peers[who.0];
         peer.id_last += 1;
