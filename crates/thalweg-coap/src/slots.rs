@@ -4,6 +4,9 @@
 /// How many records are allocated at a time.
 const CHUNK: usize = 256;
 
+/// How many chunks stay when there is no record.
+const CHUNKS_KEPT: usize = 16;
+
 /// No record.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -13,6 +16,8 @@ pub(crate) struct Slots<T> {
     chunks: Vec<Vec<Slot<T>>>,
     free: Vec<u32>,
     len: usize,
+    /// Where generations of new slots begin: above all that there were, because a number may have been given back.
+    generation: u32,
 }
 
 #[derive(Debug)]
@@ -23,7 +28,7 @@ struct Slot<T> {
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Slots { chunks: Vec::new(), free: Vec::new(), len: 0 }
+        Slots { chunks: Vec::new(), free: Vec::new(), len: 0, generation: 0 }
     }
 }
 
@@ -47,7 +52,7 @@ impl<T> Slots<T> {
         }
         let before = (self.chunks.len() - 1) * CHUNK;
         let Some(chunk) = self.chunks.last_mut() else { return NONE };
-        chunk.push(Slot { generation: 0, record: Some(record) });
+        chunk.push(Slot { generation: self.generation, record: Some(record) });
         (before + chunk.len() - 1) as u32
     }
 
@@ -56,9 +61,23 @@ impl<T> Slots<T> {
         let slot = self.slot_mut(index)?;
         let record = slot.record.take()?;
         slot.generation = slot.generation.wrapping_add(1);
+        let generation = slot.generation;
+        self.generation = self.generation.max(generation);
         self.free.push(index);
         self.len -= 1;
+        if self.len == 0 && self.chunks.len() > CHUNKS_KEPT {
+            self.give_back();
+        }
         Some(record)
+    }
+
+    /// After a burst its memory is not needed any more.
+    #[cold]
+    fn give_back(&mut self) {
+        self.chunks.truncate(CHUNKS_KEPT);
+        self.chunks.shrink_to_fit();
+        self.free.retain(|index| (*index as usize) < CHUNKS_KEPT * CHUNK);
+        self.free.shrink_to_fit();
     }
 
     #[inline]
@@ -112,5 +131,27 @@ mod tests {
         assert_eq!(slots.get_of(first[300], generation), None);
         assert_eq!(slots.get_of(first[300], generation + 1), Some(&7));
         assert_eq!(slots.get(NONE), None);
+    }
+
+    #[test]
+    fn memory_of_a_burst_is_given_back_and_names_stay_unique() {
+        let mut slots = Slots::default();
+        let mut seen = std::collections::HashSet::new();
+        let small = (0..100).map(|n| slots.insert(n)).collect::<Vec<_>>();
+        let least = slots.bytes();
+        for index in small {
+            slots.remove(index);
+        }
+        for round in 0..3 {
+            let all: Vec<u32> = (0..20_000).map(|n| slots.insert(n)).collect();
+            assert!(slots.bytes() > 50 * least);
+            for index in all {
+                assert!(seen.insert((index, slots.generation(index))), "round {round}");
+                slots.remove(index);
+            }
+            assert!(slots.bytes() < 50 * least, "{} bytes", slots.bytes());
+        }
+        let all: std::collections::HashSet<u32> = (0..10_000).map(|n| slots.insert(n)).collect();
+        assert_eq!((all.len(), slots.len()), (10_000, 10_000));
     }
 }

@@ -78,7 +78,18 @@ impl Timers {
         if *at > now.nanos() {
             return None;
         }
-        self.heap.pop().map(Timer::of)
+        let timer = self.heap.pop().map(Timer::of);
+        self.shrink();
+        timer
+    }
+
+    /// Gives back what a burst took.
+    #[inline]
+    fn shrink(&mut self) {
+        let (len, capacity) = (self.heap.len(), self.heap.capacity());
+        if capacity > 4 * FEW && len < capacity / 2 {
+            self.heap.shrink_to(len + len / 4);
+        }
     }
 
     /// Whether entries of what has ended may have piled up: then [`Timers::tidy`].
@@ -91,6 +102,7 @@ impl Timers {
     pub fn tidy(&mut self, is_of_interest: impl Fn(Timer) -> bool) {
         self.heap.retain(|entry| is_of_interest(Timer::of(*entry)));
         self.many = FEW.max(self.heap.len() * 2);
+        self.shrink();
     }
 
     /// Takes the first entry away if it is of this record: so that a quiet machine is not woken for nothing.

@@ -139,6 +139,27 @@ fn confirmable_messages_in_flight_are_limited_altogether() {
 }
 
 #[test]
+fn what_is_due_leaves_in_portions_so_that_answers_are_heard_in_between() {
+    let mut bench = bench(|_| {});
+    let relations: Vec<RelationId> = (0..1000).map(|n| bench.observe(n, &[1])).collect();
+    for relation in relations {
+        let notified = bench.notify(relation, b"x", Delivery::Confirmable);
+        assert_eq!(notified, Notified::Sent { confirmable: true });
+    }
+    bench.out.clear();
+    // All have waited for longer than ACK_TIMEOUT * ACK_RANDOM_FACTOR, and none for twice ACK_TIMEOUT.
+    bench.now += millis(3500);
+    let mut sent = Vec::new();
+    while bench.server.poll_timeout() <= bench.now {
+        bench.server.handle_timeout(bench.now, &mut bench.out);
+        sent.push(bench.out.len());
+        bench.out.clear();
+    }
+    assert_eq!(sent.iter().sum::<usize>(), 1000);
+    assert!(sent.iter().all(|count| *count <= 256), "{sent:?}");
+}
+
+#[test]
 fn block_transfers_are_limited_altogether() {
     let mut bench = bench(|s| s.transfers_max = 2);
     let datagram = |id| {

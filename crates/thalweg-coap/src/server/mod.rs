@@ -60,6 +60,11 @@ pub struct ServerSide {
 /// Peers and answers that are forgotten for their age in one go.
 const FORGOTTEN_AT_ONCE: usize = 1024;
 
+/// Notices that the empty list of them keeps room for.
+const NOTICES_KEPT: usize = 4096;
+/// Datagrams in the output above which what is due waits: whoever answers them should be heard in between.
+const REPEATED_AT_ONCE: usize = 256;
+
 impl ServerSide {
     /// A machine without peers. `seed` chooses message ids and the keys of hashes: nobody outside should know it.
     pub fn new(settings: Arc<ServerSettings>, seed: u64) -> Self {
@@ -107,10 +112,12 @@ impl ServerSide {
         self.settings = settings;
     }
 
-    /// Does what is due.
+    /// Does what is due, as far as not too much leaves at once; the rest is due still.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Datagrams) {
         self.now = now;
-        while let Some(timer) = self.endpoint.timers.pop(now) {
+        while out.len() < REPEATED_AT_ONCE
+            && let Some(timer) = self.endpoint.timers.pop(now)
+        {
             if timer.is_of(self.timer_generation(timer)) {
                 match timer.kind {
                     TimerKind::Sending => self.sending_due(timer.index, now, out),
@@ -154,6 +161,9 @@ impl ServerSide {
 
     /// What happened beside requests.
     pub fn poll_event(&mut self) -> Option<Notice> {
+        if self.notices.is_empty() && self.notices.capacity() > NOTICES_KEPT {
+            self.notices = VecDeque::new();
+        }
         self.notices.pop_front()
     }
 
