@@ -18,8 +18,10 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::{Span, Time};
 
-/// Bytes of output above which notifications wait until the socket has taken some.
+/// Bytes and datagrams of output above which notifications wait until the socket has taken some. Not more than are read at
+/// once: whoever acknowledges them must be heard in between.
 const OUTPUT_HIGH: usize = 256 << 10;
+const OUTPUT_COUNT: usize = 256;
 /// How often unused sessions are looked for.
 const SWEEP_EVERY: Span = Span::from_secs(30);
 
@@ -77,7 +79,7 @@ impl Side for DatagramSide {
     }
 
     fn has_room(&self) -> bool {
-        self.out.bytes() < OUTPUT_HIGH
+        self.out.len() < OUTPUT_COUNT && self.out.bytes() < OUTPUT_HIGH
     }
 }
 
@@ -127,7 +129,10 @@ impl CoapFront {
     }
 
     pub(super) fn poll_timeout(&self) -> Time {
-        self.handler.side.machine.poll_timeout().min(self.handler.next_timeout()).min(self.sweep_at)
+        let side = &self.handler.side;
+        // What is due waits for room, too.
+        let machine = if side.has_room() { side.machine.poll_timeout() } else { Time::NEVER };
+        machine.min(self.handler.next_timeout()).min(self.sweep_at)
     }
 
     /// Lets the front of a link do something, if it is one of ours; it is away from its link meanwhile.

@@ -17,6 +17,9 @@ use thalweg_model::{Span, Time};
 
 /// Tokens from here on are those of ports; below are links.
 const FIRST_TOKEN: usize = usize::MAX / 2 + 1;
+/// Datagrams that a port reads before what came of them is sent. Not fewer than a front puts out at once, or the
+/// acknowledgements of many notifications would come faster than they are read, and be lost.
+const READ_MAX: u64 = 256;
 /// How long a port is not read while the journal or another shard does not keep up.
 const PAUSE: Span = Span::from_millis(1);
 /// Output buffers above this are given back after a burst.
@@ -286,12 +289,16 @@ impl Shard {
         self.ports.list.iter().flatten().any(|port| port.is_ready())
     }
 
-    /// Reads each ready port once, and lets what came run through front and kernel.
+    /// Reads each ready port, and lets what came run through front and kernel.
     pub(super) fn read_ports(&mut self) {
         for index in 0..self.ports.list.len() {
             let mut inbox = std::mem::take(&mut self.ports.inbox);
-            if self.ports.at(index).is_some_and(|port| port.is_ready() && port.socket.receive(&mut inbox)) {
+            let mut read = 0;
+            while read < READ_MAX
+                && self.ports.at(index).is_some_and(|port| port.is_ready() && port.socket.receive(&mut inbox))
+            {
                 self.counts.reads += 1;
+                read += inbox.count().0;
                 self.on_datagrams(index, &inbox);
                 self.after_port(index);
             }
