@@ -36,7 +36,7 @@ impl Inbox {
     }
 
     /// How many datagrams there are, and their bytes.
-    pub(super) fn count(&self) -> (u64, u64) {
+    pub(crate) fn count(&self) -> (u64, u64) {
         self.arrivals.iter().fold((0, 0), |(datagrams, bytes), arrival| {
             let len = u64::from(arrival.len);
             (datagrams + len.div_ceil(u64::from(arrival.segment.max(1))), bytes + len)
