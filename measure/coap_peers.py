@@ -8,7 +8,8 @@ Builds coapblast.c and libcoapd.c with cc, and runs each workload against a fres
 each round in the other order, so that a noisy minute hits all of them. Medians with half the spread (--best: the best run, for
 a machine that others use, too) are printed as Markdown; raw rows go to DIR/coap.jsonl (default ../bench-results/DATE-coap).
 
-Servers: thalweg; libcoap (libcoapd.c: libcoap's own API and nothing else); libcoap-non (the same, notifications as libcoap
+Servers: thalweg, which syncs its disk before it answers a confirmable PUT, because that sets a last value; thalweg-nosync, which
+does not, as libcoap, which keeps nothing; libcoap (libcoapd.c: libcoap's own API and nothing else); libcoap-non (the same, notifications as libcoap
 sends them by default: every fifth is confirmable); coap-server (Debian's example program, -d 100); null (coapblast's own, which
 does nothing: what tool and kernel carry at most). Each is named by --only; server and tool share all cores.
 
@@ -89,9 +90,10 @@ class Server:
 
     def command(self):
         tool, port = lambda name: os.path.join(self.args.tools, name), str(self.port)
-        if self.name == "thalweg":
+        if self.name.startswith("thalweg"):
+            more = ["listeners.coap.fsync=never"] if self.name == "thalweg-nosync" else []
             sets = [f"listeners.coap.bind=127.0.0.1:{port}", f"listeners.mqtt.bind=127.0.0.1:{self.others[0]}",
-                    "listeners.websocket.enabled=false", f"admin.bind=127.0.0.1:{self.others[1]}", *self.args.set]
+                    "listeners.websocket.enabled=false", f"admin.bind=127.0.0.1:{self.others[1]}", *more, *self.args.set]
             return [self.args.thalweg, "serve", "--data", os.path.join(self.folder, "data")] + [f"--set={one}" for one in sets]
         if self.name == "libcoap":
             return [tool("libcoapd"), port]
@@ -183,8 +185,8 @@ def rate_rows(args, results, chosen):
             if not rate:
                 rows.append(f"| {workload} | {server} | – | – | – | | | |")
                 continue
-            ratio = f"{rate[0] / theirs[0]:.1f} ×" if theirs and server == "thalweg" else ""
-            cpu_ratio = f"{their_cpu[0] / cpu[0]:.1f} ×" if their_cpu and server == "thalweg" and cpu[0] else ""
+            ratio = f"{rate[0] / theirs[0]:.1f} ×" if theirs and server.startswith("thalweg") else ""
+            cpu_ratio = f"{their_cpu[0] / cpu[0]:.1f} ×" if their_cpu and server.startswith("thalweg") and cpu[0] else ""
             cores = f"{number(results.figure(workload, server, 'broker_cpu'), '{:.2f}')} / {number(results.figure(workload, server, 'tool_cpu'), '{:.2f}')}"
             rows.append(f"| {workload} | {server} | {number(rate, '{:,.0f}', not args.best)} | {number(cpu, '{:,.2f} µs')} | {cores} | {ratio} | "
                         f"{cpu_ratio} | {f'≥ {bar} ×' if bar and ratio else ''} |")
@@ -228,7 +230,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--warmup", type=float, default=1)
     parser.add_argument("--trip-seconds", type=float, default=5)
-    parser.add_argument("--only", default="thalweg,libcoap,libcoap-non,coap-server,null")
+    parser.add_argument("--only", default="thalweg,thalweg-nosync,libcoap,libcoap-non,coap-server,null")
     parser.add_argument("--workloads", default="")
     parser.add_argument("--hold", type=int, default=100000)
     parser.add_argument("--thalweg", default=os.path.join(HERE, "../target/release/thalweg"))
