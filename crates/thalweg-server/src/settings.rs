@@ -361,6 +361,7 @@ fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) ->
         emqx_paths: coap.plain_paths,
         auto_declare_queues: coap.auto_declare_queues,
         take_timeout: coap.take_timeout,
+        silence_max: coap.idle_timeout,
         rpc_timeout: coap.rpc_timeout,
         topics_max: coap.topics_max,
         observers_max: share(coap.observations_max),

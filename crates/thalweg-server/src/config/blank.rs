@@ -155,6 +155,7 @@ impl Config {
                 topics_max: 0,
                 rpc_timeout: Span::ZERO,
                 take_timeout: Span::ZERO,
+                idle_timeout: None,
             },
             groups: Groups { strategy: GroupStrategy::RoundRobin, messages_max: 0, bytes_max: 0, settle_timeout: None },
             sys: Sys { interval: None },

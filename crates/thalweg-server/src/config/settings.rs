@@ -478,6 +478,8 @@ pub struct Coap {
     pub rpc_timeout: Span,
     /// How long a message taken from a queue may go unacknowledged.
     pub take_timeout: Span,
+    /// How long a client of a connection may be silent.
+    pub idle_timeout: Option<Span>,
 }
 
 /// `groups.*`

@@ -519,6 +519,9 @@ keys! {
         "How long the answer to a request through `/rpc` is waited for. Then it is answered with 5.04.";
     broker coap.take_timeout: seconds(1, 86_400), default "120s", Now;
         "How long a message that a CoAP client took from a queue may go unacknowledged. Then it goes back.";
+    broker coap.idle_timeout: seconds(1, 86_400), default "off" none "off", NewConnections;
+        "How long a CoAP client over TCP, TLS or WebSocket may say nothing. After half of that it is asked by a Ping, which \
+         every client answers; so this finds those that are gone. `tcp_keep_alive` of the listener does so, too.";
 
     broker groups.strategy: Word(GroupStrategy::WORDS), default "round-robin", Now;
         "How a shared subscription chooses the member that gets the next message: in turn, by chance, the same \
