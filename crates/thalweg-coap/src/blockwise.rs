@@ -49,7 +49,7 @@ pub(crate) enum Gathered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'b> {
     pub key: u64,
-    /// Hash of the peer's address.
+    /// What the peer is named by.
     pub peer: u64,
     /// Where it belongs.
     pub offset: usize,

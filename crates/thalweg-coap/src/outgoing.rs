@@ -114,9 +114,12 @@ impl SharedBody {
     /// How many bytes it adds to head and token, Observe included and at its longest, in one message.
     pub(crate) fn encoded_len(&self, block_exponent: u8) -> usize {
         let block = 16 << block_exponent.min(Block::SIZE_EXPONENT_MAX);
-        // Block2 and Size2 with their values: 4 + 5; the marker of the payload: 1.
-        let rest = if self.large.is_empty() { 0 } else { self.large.len().min(block) + 10 };
-        self.before.len() + 4 + self.after.len() + rest
+        if self.large.is_empty() && self.after.len() <= block {
+            return self.before.len() + 4 + self.after.len();
+        }
+        // Block2 and Size2 with their values: 4 + 5; the marker of the payload: 1; an ETag of our own: 1 + 8.
+        let tag = if self.before.is_empty() { 9 } else { 0 };
+        self.before.len() + 4 + tag + 10 + self.after.len() + self.large.len().min(block)
     }
 
     /// Writes everything behind the token. `observe` is nothing for the last notification of an ended observation.

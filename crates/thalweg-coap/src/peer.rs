@@ -49,6 +49,8 @@ pub(crate) struct Peer {
     pub pace_timer: bool,
     /// Whether it is in the list of those that may be forgotten.
     listed: bool,
+    /// How many peers had gone when it came: tells it from others that were at its address before.
+    incarnation: u32,
 }
 
 impl Peer {
@@ -67,6 +69,8 @@ pub(crate) struct Peers {
     oldest: u32,
     newest: u32,
     seed: u64,
+    /// How many have gone.
+    departures: u32,
     pub displaced: u64,
 }
 
@@ -79,11 +83,27 @@ impl Peers {
             oldest: NONE,
             newest: NONE,
             seed,
+            departures: 0,
             displaced: 0,
         }
     }
 
-    /// What an address is found by; also names it where its record may be gone.
+    /// What a peer is named by where its record may be gone. Where nobody is ever said to be gone, that is its address.
+    #[inline]
+    pub fn name(&self, index: u32, hash: u64) -> u64 {
+        let incarnation = self.slots.get(index).map_or(0, |peer| peer.incarnation);
+        hash ^ u64::from(incarnation).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    /// Somebody else comes to an address: what was remembered under the former name is found no more.
+    pub fn rename(&mut self, index: Option<u32>) {
+        self.departures = self.departures.wrapping_add(1);
+        if let Some(peer) = index.and_then(|index| self.slots.get_mut(index)) {
+            peer.incarnation = self.departures;
+        }
+    }
+
+    /// What an address is found by.
     #[inline]
     pub fn hash(&self, address: SocketAddr) -> u64 {
         hash(&self.hasher, address)
@@ -127,6 +147,7 @@ impl Peers {
             proven,
             pace_timer: false,
             listed: false,
+            incarnation: self.departures,
         });
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.table.insert_unique(hash, index, |index| slots.get(*index).map_or(0, |p| self::hash(hasher, p.address)));

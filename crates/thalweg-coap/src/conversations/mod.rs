@@ -3,6 +3,7 @@
 
 mod blocks;
 mod damage;
+mod departures;
 mod examples;
 mod guard;
 mod limits;

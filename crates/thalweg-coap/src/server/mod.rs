@@ -180,9 +180,14 @@ impl ServerSide {
     }
 
     /// Says that nobody is at an address any more: everything that goes on with it ends, observations with notices.
+    /// Whoever comes next at this address is somebody else, and hears nothing that was meant for the one before: neither
+    /// an answer that is still to come nor one that was kept or remembered. RFC 7252 §9.1
     pub fn peer_gone(&mut self, address: SocketAddr) {
-        let peers = &self.endpoint.peers;
-        let Some(peer) = peers.find(address, peers.hash(address)) else { return };
+        let peers = &mut self.endpoint.peers;
+        let peer = peers.find(address, peers.hash(address));
+        peers.rename(peer);
+        let Some(peer) = peer else { return };
+        self.drop_exchanges(peer);
         while let Some(owner) = self.endpoint.drop_one(peer) {
             if let Owner::Awaited(awaited) = owner {
                 self.tell_fate(awaited, false);
@@ -199,6 +204,15 @@ impl ServerSide {
         if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
             record.proven = self.settings.addresses_are_proven;
             record.round_trip = 0;
+        }
+    }
+
+    /// Nobody waits for these answers any more.
+    fn drop_exchanges(&mut self, peer: u32) {
+        while let Some(index) = self.endpoint.peers.slots.get(peer).map(|peer| peer.exchanges) {
+            let id = ExchangeId { index, generation: self.exchanges.slots.generation(index) };
+            let Some(exchange) = self.close(id) else { return };
+            self.tell_fate(exchange.awaited, false);
         }
     }
 

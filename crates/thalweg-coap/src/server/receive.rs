@@ -145,7 +145,8 @@ impl ServerSide {
             self.refuse_stranger(from, message, out);
             return None;
         };
-        let key = Key { peer: hash, id: message.id, fingerprint: self.fingerprint(datagram) };
+        let name = self.endpoint.peers.name(peer, hash);
+        let key = Key { peer: name, id: message.id, fingerprint: self.fingerprint(datagram) };
         let asked = Asked { from, peer, key, is_confirmable, token: message.token };
         if self.is_repetition(&asked, now, out) || !self.admit(&asked, now, out) {
             return None;
@@ -154,7 +155,7 @@ impl ServerSide {
             return None;
         }
         let is_safe = is_safe(message.code);
-        let cache_key = key_of(hash, message.code, &message.options);
+        let cache_key = key_of(name, message.code, &message.options);
         let mut block1 = None;
         let payload = match self.take_block1(&asked, message, cache_key, &mut block1, now, out) {
             Body::Inline => Cow::Borrowed(message.payload),

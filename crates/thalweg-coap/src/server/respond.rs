@@ -57,7 +57,7 @@ impl ServerSide {
 
     /// Ends the wait.
     #[inline]
-    fn close(&mut self, id: ExchangeId) -> Option<Exchange> {
+    pub(super) fn close(&mut self, id: ExchangeId) -> Option<Exchange> {
         let mut exchange = self.exchanges.close(id)?;
         if self.relations.get_of(exchange.relation, exchange.relation_generation).is_none() {
             exchange.relation = NONE;

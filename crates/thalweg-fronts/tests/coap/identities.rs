@@ -150,7 +150,6 @@ fn what_a_peer_asked_is_not_answered_to_whoever_has_its_address_next() {
 }
 
 #[test]
-#[ignore = "the machine's peer_gone keeps open exchanges: COAP-PEER-GONE, points 1 to 3"]
 fn what_a_peer_published_is_not_answered_to_whoever_has_its_address_next() {
     let limits = Limits { journal: true, ..Limits::default() };
     let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
