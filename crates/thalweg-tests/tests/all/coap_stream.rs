@@ -375,6 +375,22 @@ fn who_never_says_csm_does_not_stay() {
 }
 
 #[test]
+fn who_is_silent_is_asked_and_then_given_up() {
+    let options = Broker::with().coap().set("coap.idle_timeout", "2s");
+    let Some(broker) = options.start_for_queues() else { return };
+    let (mut alive, mut dead) = (Peer::connected(&broker), Peer::connected(&broker));
+    for _ in 0..3 {
+        assert_eq!(alive.hear().map(|heard| heard.code), Some(Code::PING));
+        alive.say(Code::PONG, &[], |_| {}, &[]);
+    }
+    let heard = [dead.hear(), dead.hear()].map(|heard| heard.map(|heard| heard.code));
+    assert_eq!(heard, [Some(Code::PING), Some(Code::ABORT)]);
+    assert_eq!(dead.hear(), None);
+    alive.get(b"t", "a");
+    assert_eq!(alive.hear().map(|heard| heard.code), Some(Code::NOT_FOUND));
+}
+
+#[test]
 fn who_does_not_read_is_told_the_newest_later() {
     let Some(broker) = Broker::with().coap().start_for_queues() else { return };
     let (mut observer, mut writer) = (Peer::connected(&broker), Peer::connected(&broker));
