@@ -99,17 +99,40 @@ fn write_levels<'b>(
     tenant: &str,
     address: &mut String,
 ) -> Result<usize, Unreadable> {
+    // As bytes, so that it is looked at once whether they are text: a separator cannot join what is none.
+    let mut bytes = std::mem::take(address).into_bytes();
     let mut count = 0;
     for level in levels {
         match count {
-            0 => in_tenant(tenant, "", address),
-            _ => address.push('/'),
+            0 if !tenant.is_empty() => {
+                let mut prefix = String::new();
+                in_tenant(tenant, "", &mut prefix);
+                bytes.extend_from_slice(prefix.as_bytes());
+            }
+            0 => {}
+            _ => bytes.push(b'/'),
         }
-        address.push_str(&write_level(text(level)?));
+        if level.iter().all(|byte| IS_PLAIN[usize::from(*byte)]) {
+            bytes.extend_from_slice(level);
+        } else {
+            bytes.extend_from_slice(write_level(text(level)?).as_bytes());
+        }
         count += 1;
     }
+    *address = String::from_utf8(bytes).map_err(|_| NOT_UTF8)?;
     Ok(count)
 }
+
+/// Bytes that stand in a canonical level as they are, whatever stands beside them.
+const IS_PLAIN: [bool; 256] = {
+    let mut plain = [true; 256];
+    let mut special: &[u8] = b"%/+#\0";
+    while let [byte, rest @ ..] = special {
+        plain[*byte as usize] = false;
+        special = rest;
+    }
+    plain
+};
 
 fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
     std::str::from_utf8(bytes).map_err(|_| NOT_UTF8)
