@@ -89,10 +89,12 @@ impl Shared {
         }
     }
 
-    /// A link is gone.
-    pub(super) fn forget(&mut self, link: LinkId) {
-        self.inbox.retain(|(of, _)| *of != link);
+    /// A link is going: what it has not looked at.
+    pub(super) fn forget(&mut self, link: LinkId) -> Vec<Told> {
         self.changed.retain(|(of, _)| *of != link);
+        let (its, others) = std::mem::take(&mut self.inbox).into_iter().partition::<Vec<_>, _>(|(of, _)| *of == link);
+        self.inbox = others.into();
+        its.into_iter().map(|(_, told)| told).collect()
     }
 
     #[inline]

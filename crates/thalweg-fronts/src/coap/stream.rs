@@ -456,7 +456,7 @@ impl CoapStreamFront {
     /// The link ends: what was taken and not confirmed goes back, observers leave their seats, the session ends.
     pub(super) fn close(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         CoapStreamFront::with(links, id, now, kernel, |front, scene| {
-            for told in std::mem::take(&mut front.told) {
+            for told in std::mem::take(&mut front.told).into_iter().chain(scene.links.coap.forget(id)) {
                 // A message that was taken must not be lost.
                 if matches!(told, Told::Taken { .. }) {
                     front.handler.told(told, scene);
@@ -472,7 +472,7 @@ impl CoapStreamFront {
             front.handler.close(scene);
         });
         // The number of the link is used again: what was meant for this one must not reach the next.
-        links.coap.forget(id);
+        drop(links.coap.forget(id));
     }
 }
 
