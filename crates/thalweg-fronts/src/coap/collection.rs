@@ -19,6 +19,9 @@ use thalweg_model::{Properties, Reliability, RetainOp};
 impl<S: Side> Handler<S> {
     /// A request to `/ps`.
     pub(super) fn on_collection(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+        if !self.desk.and_then(|desk| scene.links.coap.desk(desk)).is_some_and(|desk| desk.is_known) {
+            return Err(not_yet());
+        }
         match request.code {
             Code::GET => {
                 let answer = self.list_topics(&TopicFilter::default(), request, scene)?;
@@ -236,6 +239,7 @@ fn refused(why: Unplanned) -> Answer {
     }
 }
 
-fn not_yet() -> Answer {
+/// The broker has just started.
+pub(super) fn not_yet() -> Answer {
     Answer::later(Code::SERVICE_UNAVAILABLE, 1, "topics are not known yet")
 }

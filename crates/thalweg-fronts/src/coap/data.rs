@@ -1,6 +1,7 @@
 //! `/ps/data/…`: addresses as resources. GET reads the last value, PUT and POST publish, DELETE clears, FETCH lists.
 
 use super::answer::Answer;
+use super::collection::not_yet;
 use super::handler::{Done, Handler, Request, Scene};
 use super::identity::IdentityId;
 use super::queue::{expiry_of, properties_of, reliability_of};
@@ -132,11 +133,12 @@ impl<S: Side> Handler<S> {
 
     /// Whether a publish is what the topic of its address wants. Draft §3.2.1
     fn check_topic(&self, address: &str, format: Option<u16>, scene: &Scene<'_>) -> Done {
-        let topic = self.desk.and_then(|desk| scene.links.coap.desk(desk)).and_then(|desk| desk.topics.at(address));
-        match topic {
+        let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
+        match desk.and_then(|desk| desk.topics.at(address)) {
             Some(topic) if topic.configuration.content_format.is_some_and(|wanted| Some(wanted) != format) => {
                 Err(Answer::of(Code::UNSUPPORTED_CONTENT_FORMAT))
             }
+            None if !self.settings.auto_create && desk.is_none_or(|desk| !desk.is_known) => Err(not_yet()),
             None if !self.settings.auto_create => {
                 Err(Answer::words(Code::NOT_FOUND, "there is no topic with this address: create it at /ps"))
             }

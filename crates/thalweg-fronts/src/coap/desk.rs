@@ -6,6 +6,7 @@ use super::shared::{ForAll, Shared, Told};
 use super::topics::{Applied, TopicId, Topics};
 use crate::address::in_tenant;
 use crate::link::{Front, Links};
+use std::collections::BTreeSet;
 use thalweg_kernel::access::Rules;
 use thalweg_kernel::{Draft, Grants, Kernel, LastValueWish, LinkId, OpenSession, SessionId, Wish, home};
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
@@ -21,10 +22,17 @@ pub(super) struct Desk {
     replies: String,
     /// Answers find the way here from every shard.
     pub(super) is_open: bool,
+    /// The topics that there were when it opened are known; until then nobody can be told that there is no such topic.
+    pub(super) is_known: bool,
+    /// What was told about topics before that: it is newer than what the list of them says.
+    told_of: BTreeSet<Box<str>>,
 }
 
 /// How long a topic that has ended stays if there is no room to write that down.
 const EXPIRE_AGAIN: Span = Span::from_secs(5);
+
+/// Where topics are kept.
+const TOPICS: &str = "$ps/+";
 
 /// Which one of a shard's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +74,17 @@ impl Desk {
         let mut replies = String::new();
         in_tenant(tenant, &format!("$reply/{nonce:016x}/"), &mut replies);
         let topics = Topics::new(tenant, kernel.shard().0);
-        links.coap.desks.push(Desk { tenant: tenant.into(), link, session, nonce, topics, replies, is_open: false });
+        links.coap.desks.push(Desk {
+            tenant: tenant.into(),
+            link,
+            session,
+            nonce,
+            topics,
+            replies,
+            is_open: false,
+            is_known: false,
+            told_of: BTreeSet::new(),
+        });
         let id = DeskId(links.coap.desks.len() - 1);
         Desk::subscribe(links, id, *now, kernel);
         Some(id)
@@ -90,16 +108,19 @@ impl Desk {
         kernel.open_session(open, now, links).ok().map(|opened| opened.session)
     }
 
-    /// Has everything come here that the desk is for.
+    fn filter(&self, of: &str) -> String {
+        let mut filter = String::new();
+        in_tenant(&self.tenant, of, &mut filter);
+        filter
+    }
+
+    /// Has everything come here that the desk is for. Topics that there are already are listed afterwards, the first time:
+    /// last values that come with a subscription do not say which is the last.
     fn subscribe(links: &mut Links, id: DeskId, now: Time, kernel: &mut Kernel) {
         let Some(desk) = links.coap.desk(id) else { return };
         let session = desk.session;
-        let filter = |of: &str| {
-            let mut filter = String::new();
-            in_tenant(&desk.tenant, of, &mut filter);
-            filter
-        };
-        let (topics, counts, replies) = (filter("$ps/+"), filter("$ps/+/+"), format!("{}+", desk.replies));
+        let (topics, counts, replies) = (desk.filter(TOPICS), desk.filter("$ps/+/+"), format!("{}+", desk.replies));
+        let is_first = !desk.is_known;
         let wish = |(filter, last_values)| Wish {
             filter,
             group: None,
@@ -110,7 +131,8 @@ impl Desk {
             id: 0,
         };
         let never = LastValueWish::Never;
-        let wishes = [(&*topics, LastValueWish::Always), (&*counts, never), (&*replies, never)].map(wish);
+        let of_topics = if is_first { never } else { LastValueWish::Always };
+        let wishes = [(&*topics, of_topics), (&*counts, never), (&*replies, never)].map(wish);
         kernel.start(session, now, links);
         kernel.subscribe(session, 1, &wishes, now, links);
     }
@@ -140,7 +162,14 @@ impl Desk {
                 Told::Subscribed => {
                     if let Some(desk) = links.coap.desks.get_mut(at) {
                         desk.is_open = true;
+                        let (session, filter) = (desk.session, desk.filter(TOPICS));
+                        if !desk.is_known {
+                            kernel.list_last_values(session, id, 0, &filter, usize::MAX, now, links);
+                        }
                     }
+                }
+                Told::Listed { values, complete, .. } => {
+                    Desk::on_listed(links, DeskId(at), values, complete, now, kernel);
                 }
                 Told::Desk { message } => Desk::on_message(links, DeskId(at), message, &mut *kernel),
                 Told::Disconnected => Desk::open_again(links, DeskId(at), now, kernel),
@@ -148,6 +177,27 @@ impl Desk {
             }
         }
         Desk::announce(links, DeskId(at), now, kernel);
+    }
+
+    /// These topics there were when the desk opened.
+    fn on_listed(
+        links: &mut Links,
+        id: DeskId,
+        values: Vec<Message>,
+        is_complete: bool,
+        now: Time,
+        kernel: &mut Kernel,
+    ) {
+        let Some(desk) = links.coap.desk_mut(id) else { return };
+        desk.is_known = true;
+        let told_of = std::mem::take(&mut desk.told_of);
+        for message in values.into_iter().filter(|message| !told_of.contains(message.address())) {
+            Desk::on_message(links, id, message, kernel);
+        }
+        if !is_complete {
+            // More than a list can have: the others come one by one.
+            Desk::subscribe(links, id, now, kernel);
+        }
     }
 
     /// An operator has ended its session. Without one nobody here would learn of topics any more.
@@ -185,6 +235,9 @@ impl Desk {
             }
             // What does not decode is somebody's mistake, and changes nothing.
             None => {
+                if !desk.is_known {
+                    desk.told_of.insert(address.into());
+                }
                 if let Ok(applied) = desk.topics.apply(rest, payload) {
                     let topic = desk.topics.find(rest).map(|(topic, _)| topic);
                     Desk::on_applied(links, id, &applied, topic, kernel);

@@ -1,6 +1,7 @@
 //! Requests in, responses out, the same over datagrams and over streams.
 
 use super::answer::{Answer, SHORT_SECS};
+use super::collection::not_yet;
 use super::desk::{Desk, DeskId};
 use super::identity::{Identities, IdentityId};
 use super::observe::Bodies;
@@ -11,6 +12,7 @@ use super::rpc::Calls;
 use super::settings::{CoapCounts, CoapSettings};
 use super::shared::Told;
 use super::side::Side;
+use super::topics::TopicId;
 use super::waiting::{Ask, Waiting, Waitings};
 use crate::link::Links;
 use core::net::SocketAddr;
@@ -154,6 +156,7 @@ impl<S: Side> Handler<S> {
                 let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
                 match desk.and_then(|desk| desk.topics.find(id)).map(|(id, _)| id) {
                     Some(id) => self.on_topic(id, request, scene),
+                    None if TopicId::parse(id).is_some() && desk.is_none_or(|desk| !desk.is_known) => Err(not_yet()),
                     None => self.on_no_topic(address, request, scene),
                 }
             }

@@ -427,7 +427,7 @@ impl TopicId {
     }
 
     /// The id that stands in a path.
-    fn parse(text: &str) -> Option<TopicId> {
+    pub(super) fn parse(text: &str) -> Option<TopicId> {
         let id: [u8; 8] = text.as_bytes().try_into().ok()?;
         id.iter().all(|sign| TopicId::SIGNS.contains(sign)).then_some(TopicId(id))
     }

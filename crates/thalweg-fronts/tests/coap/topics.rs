@@ -113,6 +113,37 @@ fn a_topic_is_made_filled_read_and_deleted_on_every_shard() {
 }
 
 #[test]
+fn nobody_hears_that_a_topic_is_missing_before_all_topics_are_known() {
+    let settings = CoapSettings { auto_create: false, ..CoapSettings::default() };
+    let mut world = World::beginning(3, Limits::default(), settings, Some(Access::ALL));
+    let app = world.mqtt("app");
+    let kept = topic("room2/temp", [(1, Field::Text("/ps/data/room2/temp")), (3, Field::Number(50))]);
+    let publish = thalweg_mqtt::PublishOut {
+        topic: "$ps/d9nbzjfk",
+        payload: &kept,
+        qos: QoS::AtLeastOnce,
+        retain: true,
+        ..thalweg_mqtt::PublishOut::default()
+    };
+    world.mqtt_publish(app, &publish);
+    for shard in 0..3 {
+        let who = world.peer_on(shard);
+        for line in
+            ["CON GET /ps/d9nbzjfk", "CON GET /ps", "CON PUT /ps/data/room2/temp ct=50 : 1", "CON GET /ps/zzzzzzzz"]
+        {
+            world.says_without_rest(who, line);
+        }
+        world.rest();
+        let early = world.lines(who);
+        assert!(early.len() == 4 && early.iter().all(|line| line.starts_with("ACK 5.03")), "{early:?}");
+        assert!(world.asks(who, "CON GET /ps/d9nbzjfk").starts_with("ACK 2.05"));
+        assert_eq!(world.asks(who, "CON GET /ps"), "ACK 2.05 ct=40 : </ps/d9nbzjfk>");
+        assert!(world.asks(who, "CON PUT /ps/data/room2/temp ct=50 : 1").starts_with("ACK 2.0"));
+        assert!(world.asks(who, "CON GET /ps/zzzzzzzz").starts_with("ACK 4.04"));
+    }
+}
+
+#[test]
 fn whatever_is_published_to_a_topic_can_be_read_retained_or_not() {
     let mut world = World::shards(3);
     let (who, app) = (world.peer(), world.mqtt("app"));

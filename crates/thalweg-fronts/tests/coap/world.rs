@@ -111,6 +111,13 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits, settings: CoapSettings, anonymous: Option<Access>) -> Self {
+        let mut world = World::beginning(shards, limits, settings, anonymous);
+        world.wait(Span::ZERO);
+        world
+    }
+
+    /// In which nothing has happened yet: no front has begun.
+    pub fn beginning(shards: u16, limits: Limits, settings: CoapSettings, anonymous: Option<Access>) -> Self {
         let settings = Arc::new(settings);
         let shard = |number| {
             let mut links = Links::new(LinksLimits::default());
@@ -119,7 +126,7 @@ impl World {
             let kernel = Kernel::new(limits.clone(), ShardId(number), shards, 7 + u64::from(number));
             Shard { kernel, links, socket }
         };
-        let mut world = World {
+        World {
             now: START,
             shards: (0..shards).map(shard).collect(),
             peers: Vec::new(),
@@ -128,9 +135,7 @@ impl World {
             asked: Vec::new(),
             is_disk_working: true,
             nonce: 1,
-        };
-        world.wait(Span::ZERO);
-        world
+        }
     }
 
     /// A peer at an address of its own, on shard 0, 1, … in turn.
