@@ -45,6 +45,8 @@ pub(crate) struct Peer {
     pub unanswered: u32,
     /// Whether it is where it seems to be.
     pub proven: bool,
+    /// The id of the last message that asked it so.
+    pub asked: Option<u16>,
     /// Whether a timer is set for the end of its pace.
     pub pace_timer: bool,
     /// Whether it is in the list of those that may be forgotten.
@@ -145,6 +147,7 @@ impl Peers {
             next_id: next_id as u16,
             unanswered: 0,
             proven,
+            asked: None,
             pace_timer: false,
             listed: false,
             incarnation: self.departures,

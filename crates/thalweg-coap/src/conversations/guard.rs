@@ -11,10 +11,63 @@ fn get_and_answer(bench: &mut Bench, id: u16, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_large_response_needs_a_proven_address_and_a_small_one_does_not() {
+fn a_large_response_to_an_unproven_address_goes_in_small_blocks_and_with_a_question() {
     let mut bench = Bench::new(ServerSettings::default());
-    assert_eq!(decoded(&get_and_answer(&mut bench, 1, 140)).code, Code::CONTENT);
-    let demand = get_and_answer(&mut bench, 2, 200);
+    assert_eq!(decoded(&get_and_answer(&mut bench, 1, 100)).payload.len(), 100);
+    let datagram = get(Kind::Confirmable, 2);
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &body(1000, 1) });
+    let sent = bench.sent(0);
+    let [first, question] = &sent[..] else { panic!("{sent:x?}") };
+    let block = decoded(first).options.uint(option::BLOCK2).and_then(Block::decode).expect("in blocks");
+    assert!(decoded(first).code == Code::CONTENT && first.len() <= 152 && block.more && block.size_exponent == 3);
+    assert_eq!((decoded(question).kind, decoded(question).code), (Kind::Confirmable, Code::EMPTY));
+    // The next block is small, too: so it comes although nothing is proven.
+    let next = Block { number: 1, ..block };
+    let asked = |id, block: Block| {
+        message(Kind::Confirmable, Code::GET, id, &[2], |encoder| {
+            encoder.uint(option::BLOCK2, block.encode());
+        })
+    };
+    let answer = |bench: &mut Bench, datagram: &[u8]| {
+        let request = bench.feed(0, datagram).expect("a request");
+        bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &body(1000, 1) });
+        bench.sent(0).remove(0)
+    };
+    let second = answer(&mut bench, &asked(3, next));
+    assert_eq!(decoded(&second).payload, &body(1000, 1)[128..256]);
+    // Its reset proves where it is: blocks are as large as it likes.
+    let mut reset = Vec::new();
+    empty(&mut reset, Kind::Reset, decoded(question).id);
+    assert!(bench.feed(0, &reset).is_none());
+    let whole = answer(&mut bench, &get(Kind::Confirmable, 4));
+    assert_eq!((decoded(&whole).payload.len(), bench.server.counts().resets), (1000, 0));
+}
+
+#[test]
+fn somebody_elses_reset_proves_nothing() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let first = get_and_answer(&mut bench, 1, 1000);
+    let mut reset = Vec::new();
+    empty(&mut reset, Kind::Reset, decoded(&first).id.wrapping_add(7));
+    bench.feed(0, &reset);
+    assert!(get_and_answer(&mut bench, 2, 1000).len() <= 152);
+}
+
+/// The demand for Echo that a later block gets, which is too large for who has not shown where it is.
+fn demand(bench: &mut Bench, id: u16) -> Vec<u8> {
+    let datagram = message(Kind::Confirmable, Code::GET, id, &[1], |encoder| {
+        encoder.uint(option::BLOCK2, Block { number: 1, more: false, size_exponent: 6 }.encode());
+    });
+    let request = bench.feed(0, &datagram).expect("a request");
+    bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &body(3000, 1) });
+    bench.sent(0).remove(0)
+}
+
+#[test]
+fn a_later_block_that_is_large_needs_a_proven_address() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let demand = demand(&mut bench, 2);
     let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo");
     assert_eq!((decoded(&demand).code, echo.len()), (Code::UNAUTHORIZED, 12));
     assert_eq!(bench.server.counts().echo_demanded, 1);
@@ -23,8 +76,8 @@ fn a_large_response_needs_a_proven_address_and_a_small_one_does_not() {
     });
     let request = bench.feed(0, &datagram).expect("a request");
     bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 1000] });
-    assert_eq!(decoded(&bench.sent(0)[0]).code, Code::CONTENT);
-    assert_eq!(decoded(&get_and_answer(&mut bench, 4, 1000)).code, Code::CONTENT, "from now on");
+    assert_eq!(decoded(&bench.sent(0)[0]).payload.len(), 1000);
+    assert_eq!(decoded(&get_and_answer(&mut bench, 4, 1000)).payload.len(), 1000, "from now on");
 }
 
 #[test]
@@ -36,14 +89,14 @@ fn a_larger_request_earns_a_larger_response() {
         });
         let request = bench.feed(0, &datagram).expect("a request");
         bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 500] });
-        assert_eq!(decoded(&bench.sent(0)[0]).code == Code::CONTENT, comes);
+        assert_eq!(decoded(&bench.sent(0)[0]).payload.len() == 500, comes);
     }
 }
 
 #[test]
 fn an_echo_of_somebody_else_or_of_long_ago_proves_nothing() {
     let mut bench = Bench::new(ServerSettings::default());
-    let demand = get_and_answer(&mut bench, 1, 200);
+    let demand = demand(&mut bench, 1);
     let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo").to_vec();
     let with_echo = |id| {
         message(Kind::Confirmable, Code::GET, id, &[1], |encoder| {
@@ -54,7 +107,7 @@ fn an_echo_of_somebody_else_or_of_long_ago_proves_nothing() {
         let datagram = with_echo(id);
         let request = bench.feed(n, &datagram).expect("a request");
         bench.respond(request.exchange, &Response { code: Code::CONTENT, options: &[], payload: &[1; 1000] });
-        decoded(&bench.sent(n)[0]).code == Code::CONTENT
+        decoded(&bench.sent(n)[0]).payload.len() == 1000
     };
     assert!(!is_proven(&mut bench, 1, 2));
     bench.wait(Span::from_secs(62));
@@ -168,8 +221,9 @@ fn a_client_repeats_an_echo_by_itself() {
             );
         }
     }
-    let mut world = World::new(1, Weather::default(), ServerSettings::default(), ClientSettings::default(), 1, Large);
-    let get = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: false };
+    let settings = ServerSettings { echo_for_observe: EchoForObserve::Always, ..ServerSettings::default() };
+    let mut world = World::new(1, Weather::default(), settings, ClientSettings::default(), 1, Large);
+    let get = RequestOut { code: Code::GET, confirmable: true, options: &[], payload: &[], observe: true };
     let request = world.request(0, &get);
     world.run_for(millis(1000));
     assert_eq!(world.take_heard(0), [Heard::Response(request, Code::CONTENT, body(3000, 1))]);

@@ -203,6 +203,7 @@ impl ServerSide {
         self.end_all(peer, ObservationEnd::PeerGone, self.now, &mut Datagrams::new());
         if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
             record.proven = self.settings.addresses_are_proven;
+            record.asked = None;
             record.round_trip = 0;
         }
     }

@@ -117,6 +117,13 @@ impl ServerSide {
     }
 
     fn on_reset(&mut self, peer: u32, id: u16, now: Time, out: &mut Datagrams) {
+        if let Some(record) = self.endpoint.peers.slots.get_mut(peer)
+            && record.asked == Some(id)
+        {
+            record.asked = None;
+            record.proven = true;
+            return;
+        }
         self.counts.resets += 1;
         match self.endpoint.answered(peer, id, now, out) {
             Some(Owner::Relation(index)) => self.end(index, Some(ObservationEnd::Reset), now, out),

@@ -86,8 +86,8 @@ impl ServerSide {
         let most = self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX);
         let exponent = asked.map_or(most, |block| block.size_exponent.min(most));
         let is_small = response.payload.len() <= 16 << exponent;
-        // What cannot be asked for again goes in small blocks if it is more than an unproven peer may get.
-        let may_shrink = !exchange.is_safe() && response.payload.len() + OPTIONS_BYTES > self.allowed(&exchange);
+        // More than an unproven peer may get goes in small blocks: few clients answer a demand for Echo by themselves.
+        let may_shrink = response.payload.len() + OPTIONS_BYTES > self.allowed(&exchange);
         if is_small && (asked.is_none() || !is_success) && !may_shrink {
             let own = [
                 observe.map(|sequence| (option::OBSERVE, Value::Uint(sequence))),
@@ -210,6 +210,7 @@ impl ServerSide {
         let tag = etag_of(response.payload, &mut tag);
         let has_tag = response.options.iter().any(|(number, _)| *number == option::ETAG);
         let whole = Value::Uint(response.payload.len() as u32);
+        let mut is_shrunk = false;
         loop {
             let Some(cut) = Cut::part(response.payload, number, exponent) else {
                 let shape = Shape { code: Code::BAD_REQUEST, options: &[], own: &[], payload: &[] };
@@ -226,12 +227,13 @@ impl ServerSide {
                 (block.more && number == 0).then_some((option::SIZE2, whole)),
             ];
             let shape = Shape { code: response.code, options: response.options, own: &own, payload: cut.bytes };
-            // What has been done must be answered, and the first block is an answer however small it is.
-            if !exchange.is_safe() && number == 0 && exponent > 0 {
+            // The first block is an answer however small it is.
+            if number == 0 && exponent > 0 {
                 let mut bytes = self.endpoint.buffer();
                 shape.write(Kind::NonConfirmable, 0, exchange.token, &mut bytes);
                 if bytes.len() > allowed {
                     exponent -= 1;
+                    is_shrunk = true;
                     continue;
                 }
             }
@@ -247,7 +249,21 @@ impl ServerSide {
                 let body = KeptBody::Response { code: response.code, options, payload: response.payload.to_vec() };
                 self.kept.insert(exchange.cache_key, body, &self.settings, now);
             }
-            return self.send_response(exchange, &shape, now, out);
+            self.send_response(exchange, &shape, now, out);
+            if is_shrunk {
+                self.ask_where(exchange.peer, out);
+            }
+            return;
+        }
+    }
+
+    /// Asks a peer, once and in four bytes, whether it is where it seems to be: its reset is the answer, and then what it
+    /// asks for next need not be cut.
+    fn ask_where(&mut self, peer: u32, out: &mut Datagrams) {
+        let id = self.endpoint.next_id(peer);
+        if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
+            record.asked = Some(id);
+            out.push(record.address, |out| empty(out, Kind::Confirmable, id));
         }
     }
 
