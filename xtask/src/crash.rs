@@ -13,20 +13,24 @@ pub enum Harm {
     Power,
 }
 
-/// Runs the tests that last `minutes`, side by side: sessions of MQTT, and queues of AMQP and STOMP; `tests` is the
-/// integration program, given its broker.
+/// Runs the tests that last `minutes`, side by side: sessions of MQTT, queues of AMQP and STOMP, and CoAP; `tests` is
+/// the integration program, given its broker.
 pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outcome {
     if let Err(why) = packages::for_faults() {
         return Outcome::failed(why);
     }
-    let both = match harm {
-        Harm::Kill => ["crash::for_minutes", "crash::queues::for_minutes"],
-        Harm::Power => ["crash::power::for_minutes", "crash::queues::power_cuts_for_minutes"],
+    let all = match harm {
+        Harm::Kill => ["crash::for_minutes", "crash::queues::for_minutes", "crash::coap::for_minutes"],
+        Harm::Power => [
+            "crash::power::for_minutes",
+            "crash::queues::power_cuts_for_minutes",
+            "crash::coap::power_cuts_for_minutes",
+        ],
     };
     tests
         .env("THALWEG_CRASH_SECONDS", &((minutes * 60.0) as u64).to_string())
         .env("THALWEG_CRASH_SEED", seed.unwrap_or("1"))
-        .args(both)
+        .args(all)
         .args(["--exact", "--ignored", "--nocapture"])
         .outcome_of_tests()
 }

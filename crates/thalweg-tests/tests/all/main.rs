@@ -10,6 +10,7 @@ mod broker;
 mod certificates;
 mod coap_dtls;
 mod coap_loss;
+mod coap_peer;
 mod coap_stream;
 mod conformance;
 mod crash;

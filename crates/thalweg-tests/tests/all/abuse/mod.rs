@@ -19,6 +19,7 @@ use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 use crate::server::talker::{PATIENCE, Talker};
 
+mod coap;
 mod connections;
 mod garbage;
 mod readers;

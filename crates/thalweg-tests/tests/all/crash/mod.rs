@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 mod book;
 mod cast;
 mod client;
+mod coap;
 mod crowd;
 mod disk;
 mod faults;
