@@ -504,7 +504,7 @@ keys! {
          and else not at all.";
     broker coap.amplification_factor: Count { min: 1, max: 255 }, default "3", Now;
         "How many times its request's size an answer may have for a peer that has not shown that it is where it seems to \
-         be (RFC 9175). Longer answers go in small blocks or are preceded by a challenge. With DTLS there is no limit.";
+         be (RFC 9175). Longer answers go in small blocks until it has. With DTLS there is no limit.";
     broker coap.echo: Word(CoapEcho::WORDS), default "auto", Now;
         "Whether a peer that wants to observe must show by Echo (RFC 9175) that it is where it seems to be: never, \
          always, or while more than half of `coap.peers_max` is taken.";
