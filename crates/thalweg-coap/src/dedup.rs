@@ -46,8 +46,7 @@ struct Entry {
     again: Again,
 }
 
-/// So many entries are forgotten at once: each waits for memory that nobody has looked at for minutes, and they wait
-/// together.
+/// Old entries are looked for once in so many.
 const AT_ONCE: u32 = 32;
 
 #[derive(Debug, Default)]
@@ -55,8 +54,11 @@ pub(crate) struct Remembered {
     entries: VecDeque<Entry>,
     /// How many entries have gone, wrapping: entry `n` is at `n - gone`.
     gone: u32,
-    /// Entries by peer and id.
-    index: HashTable<u32>,
+    /// Entries by peer and id, those from this number on in the first. Nothing is taken out: what has gone is not found,
+    /// and when all of the second has gone the first takes its place. So forgetting costs no look at a table.
+    young: HashTable<u32>,
+    old: HashTable<u32>,
+    young_from: u32,
     bodies: VecDeque<u8>,
     bodies_gone: u32,
     pub displaced: u64,
@@ -69,7 +71,8 @@ impl Remembered {
         let matches = |n: &u32| {
             self.entry(*n).is_some_and(|e| e.peer == key.peer && e.id == key.id && e.fingerprint == key.fingerprint)
         };
-        let entry = self.entry(*self.index.find(hash(key.peer, key.id), matches)?)?;
+        let hash = hash(key.peer, key.id);
+        let entry = self.entry(*self.young.find(hash, matches).or_else(|| self.old.find(hash, matches))?)?;
         if entry.is_older(lifetime, now) {
             return None;
         }
@@ -79,12 +82,10 @@ impl Remembered {
     /// Remembers. The oldest entries go if there are more than `most` or their bodies have more than `most_bytes`.
     pub fn insert(&mut self, key: Key, again: Again, body: &[u8], now: Time, most: usize, most_bytes: usize) {
         while self.entries.len() >= most || self.bodies.len() + body.len() > most_bytes {
-            for _ in 0..(most / 64).clamp(1, AT_ONCE as usize) {
-                if !self.forget_oldest() {
-                    return;
-                }
-                self.displaced += 1;
+            if !self.forget_oldest() {
+                return;
             }
+            self.displaced += 1;
         }
         let entry = Entry {
             peer: key.peer,
@@ -97,11 +98,26 @@ impl Remembered {
             again,
         };
         let n = self.gone.wrapping_add(self.entries.len() as u32);
+        if self.gone.wrapping_sub(self.young_from).cast_signed() > 0 {
+            self.begin_table(n);
+        }
         self.bodies.extend(body);
         self.entries.push_back(entry);
         let (entries, gone) = (&self.entries, self.gone);
         let rehash = |n: &u32| entries.get(n.wrapping_sub(gone) as usize).map_or(0, |e| hash(e.peer, e.id));
-        self.index.insert_unique(hash(key.peer, key.id), n, rehash);
+        self.young.insert_unique(hash(key.peer, key.id), n, rehash);
+    }
+
+    /// The next entries, from this number on, go into a table of their own.
+    #[cold]
+    fn begin_table(&mut self, n: u32) {
+        std::mem::swap(&mut self.young, &mut self.old);
+        self.young.clear();
+        if self.young.capacity() / 8 > self.entries.len() {
+            // A burst was here.
+            self.young = HashTable::new();
+        }
+        self.young_from = n;
     }
 
     /// Forgets up to `most` entries older than `lifetime`.
@@ -130,16 +146,15 @@ impl Remembered {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.index.allocation_size() + self.bodies.capacity()
+        self.entries.capacity() * size_of::<Entry>()
+            + self.young.allocation_size()
+            + self.old.allocation_size()
+            + self.bodies.capacity()
     }
 
     fn forget_oldest(&mut self) -> bool {
         let Some(entry) = self.entries.pop_front() else { return false };
-        let n = self.gone;
         self.gone = self.gone.wrapping_add(1);
-        if let Ok(found) = self.index.find_entry(hash(entry.peer, entry.id), |other| *other == n) {
-            found.remove();
-        }
         let len = usize::from(entry.body_len).min(self.bodies.len());
         if len > 0 {
             self.bodies.drain(..len);
@@ -227,6 +242,20 @@ mod tests {
         }
         assert!(all.len() <= 1020, "{}", all.len());
         assert_eq!(all.displaced, 0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_found_over_many_tables_and_the_end_of_numbers() {
+        let begin = u32::MAX - 2000;
+        let mut all = Remembered { gone: begin, young_from: begin, ..Remembered::default() };
+        for n in 0..5000_u32 {
+            all.insert(key(n), Again::Acknowledge, &[], Time::ZERO, 300, 9);
+            assert!(all.find(key(n), LIFETIME, Time::ZERO).is_some(), "{n}");
+            let oldest = (n + 1).saturating_sub(300);
+            assert!(all.find(key(oldest), LIFETIME, Time::ZERO).is_some(), "{oldest} at {n}");
+            assert!(oldest == 0 || all.find(key(oldest - 1), LIFETIME, Time::ZERO).is_none(), "{n}");
+        }
+        assert!(all.young.len() + all.old.len() <= 601 && all.bytes() < 40 << 10, "{} bytes", all.bytes());
     }
 
     #[test]
