@@ -24,7 +24,7 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 12] = [
+const OPERATIONS: [Operation; 13] = [
     ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
     ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
     ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
@@ -32,8 +32,9 @@ const OPERATIONS: [Operation; 12] = [
     ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
     ("path_amqp_transient", amqp_transient),
     ("path_amqp_confirmed", amqp_confirmed),
-    ("path_coap_put", |count| coap_put(false, count)),
-    ("path_coap_put_written_down", |count| coap_put(true, count)),
+    ("path_coap_put", |count| coap_put(Kind::Confirmable, false, count)),
+    ("path_coap_put_non", |count| coap_put(Kind::NonConfirmable, false, count)),
+    ("path_coap_put_written_down", |count| coap_put(Kind::Confirmable, true, count)),
     ("path_coap_get", coap_get),
     ("notify_coap_to_100", coap_notify),
     ("fan_out_qos0_to_100", |count| path(QoS::AtMostOnce, 100, Version::V311, count)),
@@ -390,16 +391,17 @@ impl Coap {
         out
     }
 
-    /// As many peers, each in turn; the answers are read.
-    fn ask(&mut self, code: Code, count: u32) {
-        let mut left = count;
-        while left > 0 {
-            let batch = left.min(BATCH);
-            let datagrams: Vec<_> =
-                (0..batch).map(|number| (coap_peer(number), self.request(Kind::Confirmable, code, false))).collect();
+    /// Batches of requests, one of each peer; the answers are read. Only the ids of the requests change.
+    fn ask(&mut self, kind: Kind, code: Code, count: u32) {
+        let mut datagrams: Vec<_> =
+            (0..BATCH).map(|number| (coap_peer(number), self.request(kind, code, false))).collect();
+        for _ in 0..count / BATCH {
+            self.id = self.id.wrapping_add(1);
+            for (_, datagram) in &mut datagrams {
+                datagram[2..4].copy_from_slice(&self.id.to_be_bytes());
+            }
             self.reads(&datagrams);
-            assert_eq!(self.out.len(), batch as usize);
-            left -= batch;
+            assert_eq!(self.out.len(), BATCH as usize);
         }
     }
 }
@@ -408,17 +410,17 @@ fn coap_peer(number: u32) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 10_000 + number as u16))
 }
 
-/// A confirmable PUT and its answer; nobody observes.
-fn coap_put(journal: bool, count: u32) {
+/// A PUT and its answer; nobody observes.
+fn coap_put(kind: Kind, journal: bool, count: u32) {
     let mut coap = Coap::new(Limits { journal, ..Limits::default() });
-    coap.ask(Code::PUT, count);
+    coap.ask(kind, Code::PUT, count);
 }
 
 /// A GET of a last value.
 fn coap_get(count: u32) {
     let mut coap = Coap::new(Limits::default());
-    coap.ask(Code::PUT, 1);
-    coap.ask(Code::GET, count);
+    coap.ask(Kind::Confirmable, Code::PUT, BATCH);
+    coap.ask(Kind::Confirmable, Code::GET, count);
 }
 
 /// A value for a hundred observers, not confirmable; counted by publish.
