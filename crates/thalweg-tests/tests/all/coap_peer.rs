@@ -63,9 +63,11 @@ impl Peer {
         Self::new(server, ClientSettings::default(), seed)
     }
 
-    /// Repeats after 150 ms at first and gives up after seven seconds at most: for brokers that come and go.
+    /// Repeats after 150 ms at first, gives up after seven seconds at most, and goes on all the same: for brokers that come
+    /// and go.
     pub fn hasty(server: SocketAddr, seed: u64) -> Self {
-        let transmission = Transmission { ack_timeout: Span::from_millis(150), ..Transmission::default() };
+        let transmission =
+            Transmission { ack_timeout: Span::from_millis(150), probing_rate: 1 << 20, ..Transmission::default() };
         let settings =
             ClientSettings { transmission, response_within: Span::from_millis(1500), ..ClientSettings::default() };
         Self::new(server, settings, seed)

@@ -36,8 +36,8 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
         let mut book = world.book();
         (book.send(stream, began), book.streams[stream].name.clone(), book.streams[stream].way)
     };
-    // Some in blocks.
-    let size = if luck.chance(0.03) { 1500 + luck.below(4000) } else { 20 + luck.below(200) };
+    // Some in blocks. What is taken from a queue in blocks is not promised to survive: its first block's acknowledgement counts.
+    let size = if way != Way::Queue && luck.chance(0.03) { 1500 + luck.below(4000) } else { 20 + luck.below(200) };
     let body = payload(mark, size);
     let levels: Vec<&str> = name.split('/').collect();
     let (code, path) = match way {
