@@ -36,8 +36,14 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
         let mut book = world.book();
         (book.send(stream, began), book.streams[stream].name.clone(), book.streams[stream].way)
     };
-    // Some in blocks. What is taken from a queue in blocks is not promised to survive: its first block's acknowledgement counts.
-    let size = if way != Way::Queue && luck.chance(0.03) { 1500 + luck.below(4000) } else { 20 + luck.below(200) };
+    let size = match way {
+        // What is taken from a queue in blocks is not promised to survive (docs/protocols/coap.md, known issues), and a
+        // peer that the broker does not know yet gets small ones.
+        Way::Queue => 20 + luck.below(60),
+        // Some in blocks.
+        _ if luck.chance(0.03) => 1500 + luck.below(4000),
+        _ => 20 + luck.below(200),
+    };
     let body = payload(mark, size);
     let levels: Vec<&str> = name.split('/').collect();
     let (code, path) = match way {
