@@ -45,6 +45,14 @@ fn a_large_response_to_an_unproven_address_goes_in_small_blocks_and_with_a_quest
 }
 
 #[test]
+fn a_response_that_just_fits_is_no_block() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let sent = get_and_answer(&mut bench, 1, 140);
+    let response = decoded(&sent);
+    assert_eq!((response.payload.len(), response.options.has(option::BLOCK2)), (140, false), "{sent:x?}");
+}
+
+#[test]
 fn somebody_elses_reset_proves_nothing() {
     let mut bench = Bench::new(ServerSettings::default());
     let first = get_and_answer(&mut bench, 1, 1000);

@@ -210,6 +210,8 @@ impl ServerSide {
         let tag = etag_of(response.payload, &mut tag);
         let has_tag = response.options.iter().any(|(number, _)| *number == option::ETAG);
         let whole = Value::Uint(response.payload.len() as u32);
+        // What turns out to fit after all is no block unless one was asked for.
+        let was_asked = exchange.block2.and_then(Block::decode).is_some();
         let mut is_shrunk = false;
         loop {
             let Some(cut) = Cut::part(response.payload, number, exponent) else {
@@ -222,7 +224,7 @@ impl ServerSide {
             let own = [
                 (in_parts && is_body && !has_tag).then_some((option::ETAG, Value::Opaque(tag))),
                 observe.map(|sequence| (option::OBSERVE, Value::Uint(sequence))),
-                (is_body || in_parts).then_some((option::BLOCK2, Value::Uint(block.encode()))),
+                (in_parts || (is_body && was_asked)).then_some((option::BLOCK2, Value::Uint(block.encode()))),
                 exchange.block1.map(|block| (option::BLOCK1, Value::Uint(block))),
                 (block.more && number == 0).then_some((option::SIZE2, whole)),
             ];
