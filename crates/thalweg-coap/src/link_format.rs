@@ -7,9 +7,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Where a server's links are. RFC 6690 §4
-pub const WELL_KNOWN_CORE: &str = "/.well-known/core";
-
 /// Writes links to the end of the caller's buffer, with commas between those that this writer wrote.
 #[derive(Debug)]
 pub struct LinkWriter<'v> {

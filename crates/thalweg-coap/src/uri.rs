@@ -47,11 +47,6 @@ impl Scheme {
             Scheme::CoapsWs => 443,
         }
     }
-
-    /// Whether what is sent is secret.
-    pub const fn is_secure(self) -> bool {
-        matches!(self, Scheme::Coaps | Scheme::CoapsTcp | Scheme::CoapsWs)
-    }
 }
 
 /// Why a text is no address of a resource.

@@ -167,11 +167,6 @@ impl ServerSide {
         self.notices.pop_front()
     }
 
-    /// Where a peer is.
-    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.endpoint.peers.slots.get(peer.0).map(|peer| peer.address)
-    }
-
     /// Says that a peer is where it seems to be.
     pub fn prove(&mut self, peer: PeerId) {
         if let Some(peer) = self.endpoint.peers.slots.get_mut(peer.0) {

@@ -3,7 +3,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::connection::{Connection, Heard};
+use super::connection::{Connection, Heard, verbs_of_both_ends};
 use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
 use crate::{Code, Encoder, Token, option};
 
@@ -65,15 +65,7 @@ impl ClientSide {
         ClientSide { connection: Connection::new(settings), waiting, token: 0 }
     }
 
-    /// What the server can do, as far as it has said so.
-    pub fn peer(&self) -> Csm {
-        self.connection.peer()
-    }
-
-    /// Whether the server's CSM came and the connection has not ended.
-    pub fn is_open(&self) -> bool {
-        self.connection.is_open()
-    }
+    verbs_of_both_ends!();
 
     /// How many requests and observations wait.
     pub fn waiting(&self) -> usize {
@@ -104,11 +96,6 @@ impl ClientSide {
             self.waiting.remove(&message.token);
         }
         ClientEvent::Response { message, is_last }
-    }
-
-    /// Says what this client can do; need not wait for the server to say the same. Does nothing the second time.
-    pub fn open(&mut self, out: &mut Vec<u8>) {
-        self.connection.open(out);
     }
 
     /// Asks; the token is that of the response. `observes`: `options` has Observe of value 0, and notifications follow
@@ -163,34 +150,9 @@ impl ClientSide {
         self.connection.say(code, token, options, payload, out)
     }
 
-    /// Asks whether the server is there.
-    pub fn ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
-        self.connection.ping(Code::PING, token, custody, out);
-    }
-
-    /// Answers a Ping. `custody` promises that what came before the Ping has been dealt with.
-    pub fn pong(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
-        self.connection.ping(Code::PONG, token, custody, out);
-    }
-
-    /// A sign of life that nobody answers.
-    pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        self.connection.keep_alive(out);
-    }
-
     /// Says that this client wants the connection to end, in order.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.connection.release(&[], None, out);
-    }
-
-    /// Ends the connection at once, with words for a person. Nothing is read or written after that. Close it.
-    pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
-        self.connection.abort(diagnostic, out);
-    }
-
-    /// Ends the connection after a fault, as [`ClientSide::abort`].
-    pub fn fault(&mut self, fault: &PeerFault, out: &mut Vec<u8>) {
-        self.connection.abort(fault.what, out);
     }
 
     /// Never the empty token, which some servers take for none.

@@ -192,6 +192,7 @@ impl Connection {
         Ok(())
     }
 
+    /// A Ping or its Pong, by `code`. §5.4
     pub fn ping(&mut self, code: Code, token: Token, custody: bool, out: &mut Vec<u8>) {
         let options = |encoder: &mut Encoder<'_>| {
             if custody {
@@ -202,6 +203,7 @@ impl Connection {
         let _ = self.say(code, token, options, &[], out);
     }
 
+    /// Asks the peer to end the connection, in order. §5.5
     pub fn release(&mut self, alternatives: &[&str], hold_off_seconds: Option<u32>, out: &mut Vec<u8>) {
         let options = |encoder: &mut Encoder<'_>| {
             for address in alternatives.iter().filter(|address| (1..=255).contains(&address.len())) {
@@ -240,3 +242,49 @@ impl Connection {
         }
     }
 }
+
+/// The verbs that both ends of a connection have, for a machine whose `connection` it is.
+macro_rules! verbs_of_both_ends {
+    () => {
+        /// What the peer can do, as far as it has said so.
+        pub fn peer(&self) -> Csm {
+            self.connection.peer()
+        }
+
+        /// Whether the peer's CSM came and the connection has not ended.
+        pub fn is_open(&self) -> bool {
+            self.connection.is_open()
+        }
+
+        /// Says what this end can do; need not wait for the peer to say the same. Does nothing the second time.
+        pub fn open(&mut self, out: &mut Vec<u8>) {
+            self.connection.open(out);
+        }
+
+        /// Asks whether the peer is there.
+        pub fn ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+            self.connection.ping(Code::PING, token, custody, out);
+        }
+
+        /// Answers a Ping. `custody` promises that what came before the Ping has been dealt with.
+        pub fn pong(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
+            self.connection.ping(Code::PONG, token, custody, out);
+        }
+
+        /// A sign of life that nobody answers.
+        pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
+            self.connection.keep_alive(out);
+        }
+
+        /// Ends the connection at once, with words for a person. Nothing is read or written after that. Close it.
+        pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
+            self.connection.abort(diagnostic, out);
+        }
+
+        /// Ends the connection after a fault, as [`Self::abort`].
+        pub fn fault(&mut self, fault: &PeerFault, out: &mut Vec<u8>) {
+            self.connection.abort(fault.what, out);
+        }
+    };
+}
+pub(super) use verbs_of_both_ends;

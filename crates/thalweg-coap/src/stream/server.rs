@@ -1,6 +1,6 @@
 //! The server's end of a connection.
 
-use super::connection::{Connection, Heard};
+use super::connection::{Connection, Heard, verbs_of_both_ends};
 use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
 use crate::{Code, Encoder, Token};
 
@@ -51,15 +51,7 @@ impl ServerSide {
         ServerSide { connection: Connection::new(settings) }
     }
 
-    /// What the client can do, as far as it has said so.
-    pub fn peer(&self) -> Csm {
-        self.connection.peer()
-    }
-
-    /// Whether the client's CSM came and the connection has not ended.
-    pub fn is_open(&self) -> bool {
-        self.connection.is_open()
-    }
+    verbs_of_both_ends!();
 
     /// The next message out of `bytes`. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same bytes
     /// and more. `Ok(Some((consumed, event)))`: the event borrows from `bytes` only, so the machine can be used while the
@@ -77,11 +69,6 @@ impl ServerSide {
             Heard::Abort(abort) => Event::Abort(abort),
         };
         Ok(Some((consumed, event)))
-    }
-
-    /// Says what this server can do; need not wait for the client to say the same. Does nothing the second time.
-    pub fn open(&mut self, out: &mut Vec<u8>) {
-        self.connection.open(out);
     }
 
     /// Answers the request of this token, or notifies its observer: that is the same here, but that notifications have
@@ -111,34 +98,9 @@ impl ServerSide {
         self.connection.say_body(code, token, bytes, body, out)
     }
 
-    /// Asks whether the client is there.
-    pub fn ping(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
-        self.connection.ping(Code::PING, token, custody, out);
-    }
-
-    /// Answers a Ping. `custody` promises that what came before the Ping has been dealt with.
-    pub fn pong(&mut self, token: Token, custody: bool, out: &mut Vec<u8>) {
-        self.connection.ping(Code::PONG, token, custody, out);
-    }
-
-    /// A sign of life that nobody answers.
-    pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        self.connection.keep_alive(out);
-    }
-
     /// Asks the client to end the connection, in order; it may go to `alternatives` (`host:port`) instead, or come back
     /// after a while. What it asked already can still be answered.
     pub fn release(&mut self, alternatives: &[&str], hold_off_seconds: Option<u32>, out: &mut Vec<u8>) {
         self.connection.release(alternatives, hold_off_seconds, out);
-    }
-
-    /// Ends the connection at once, with words for a person. Nothing is read or written after that. Close it.
-    pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
-        self.connection.abort(diagnostic, out);
-    }
-
-    /// Ends the connection after a fault, as [`ServerSide::abort`].
-    pub fn fault(&mut self, fault: &PeerFault, out: &mut Vec<u8>) {
-        self.connection.abort(fault.what, out);
     }
 }
