@@ -1,6 +1,7 @@
 //! What a request is answered with, as long as it is no value of the broker's.
 
 use super::resource::Unreadable;
+use crate::LoginRefusal;
 use std::borrow::Cow;
 use thalweg_coap::{Code, Response, Value, option};
 use thalweg_kernel::{Outcome, Refusal};
@@ -77,6 +78,17 @@ impl Answer {
             Refusal::Reserved | Refusal::Differs(_) | Refusal::NotEmpty | Refusal::Invalid(_) => {
                 Answer::words(Code::BAD_REQUEST, "the queue cannot be used so")
             }
+        }
+    }
+
+    /// What somebody is told who may not come in.
+    pub(super) fn stay_out(why: LoginRefusal) -> Self {
+        match why {
+            LoginRefusal::Busy => Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in"),
+            LoginRefusal::BadUserOrPassword | LoginRefusal::NotAuthorized | LoginRefusal::BadMethod => Answer::words(
+                Code::UNAUTHORIZED,
+                "this listener does not let strangers in: use DTLS with a key that it knows",
+            ),
         }
     }
 

@@ -6,8 +6,8 @@ use super::identity::{IdentityId, NOBODY, PeerSecurity, Standing};
 use super::settings::{CoapCounts, CoapSettings};
 use super::shared::Told;
 use super::side::Side;
+use crate::LoginAnswer;
 use crate::link::{Front, Links};
-use crate::{LoginAnswer, LoginRefusal};
 use core::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_coap::{
@@ -222,7 +222,7 @@ impl CoapFront {
         }
         let session = match session {
             Ok(session) => session,
-            Err(why) => return self.handler.respond(event.exchange, &stay_out(why), now),
+            Err(why) => return self.handler.respond(event.exchange, &Answer::stay_out(why), now),
         };
         let request = Request {
             exchange: event.exchange,
@@ -380,17 +380,6 @@ impl CoapFront {
 #[inline]
 fn is_request(datagram: &[u8]) -> bool {
     datagram.get(1).is_some_and(|code| Code(*code).is_request())
-}
-
-/// What somebody is told who may not come in.
-pub(super) fn stay_out(why: LoginRefusal) -> Answer {
-    match why {
-        LoginRefusal::Busy => Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in"),
-        LoginRefusal::BadUserOrPassword | LoginRefusal::NotAuthorized | LoginRefusal::BadMethod => Answer::words(
-            Code::UNAUTHORIZED,
-            "this listener does not let strangers in: use DTLS with a key that it knows",
-        ),
-    }
 }
 
 #[cfg(test)]

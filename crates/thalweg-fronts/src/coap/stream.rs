@@ -9,7 +9,7 @@
 //!      `--no CSM in time--> closed by the server
 //! ```
 
-use super::datagram::stay_out;
+use super::answer::Answer;
 use super::handler::{Handler, Request, Scene};
 use super::identity::{NOBODY, Standing};
 use super::settings::{CoapCounts, CoapSettings};
@@ -272,7 +272,7 @@ impl CoapStreamFront {
         match (event, session) {
             (StreamEvent::Request(request), Some(Ok(session))) => self.on_request(&request, session, scene),
             (StreamEvent::Request(request), Some(Err(why))) => {
-                self.handler.respond(request.exchange, &stay_out(why), now);
+                self.handler.respond(request.exchange, &Answer::stay_out(why), now);
             }
             (StreamEvent::Confirmed { cookie }, _) => self.handler.on_take_ended(cookie, true, scene),
             (StreamEvent::Aborted { .. }, _) => self.is_ended = true,
