@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Options, free_port};
 use crate::certificates::Certificates;
+use crate::coap_command::{self, Observer};
 
 const KEYS: &str = "# two devices\nwriter:\"correct horse\"\nreader:00112233445566778899aabbccddeeff\n";
 const WRITER: (&str, &str) = ("writer", "correct horse");
@@ -52,16 +53,8 @@ fn with_certificate(options: Options) -> Options {
 }
 
 impl Bench {
-    /// What a client prints: the answer's payload, an error code with words, or why it has no answer.
     fn ask(&self, client: &str, arguments: &[&str], path: &str) -> String {
-        let output = Command::new(client)
-            .args(["-B", "8"])
-            .args(arguments)
-            .arg(format!("coaps://{}{path}", self.address))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap_or_else(|error| panic!("{client} does not run ({error}): install the Debian package libcoap3-bin"));
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim_end().to_owned()
+        coap_command::ask(client, arguments, &format!("coaps://{}{path}", self.address))
     }
 
     fn ask_with_key(&self, client: &str, (identity, key): (&str, &str), arguments: &[&str], path: &str) -> String {
@@ -133,32 +126,14 @@ fn an_observer_is_notified_under_its_key() {
     for client in CLIENTS {
         let path = format!("/ps/data/sensors/{client}");
         assert_eq!(bench.ask_with_key(client, WRITER, &["-m", "put", "-e", "<first>"], &path), "");
-        let mut observer = Command::new("stdbuf")
-            .args(["-o0", client, "-u", WRITER.0, "-k", WRITER.1, "-s", "20", "-B", "20", "-m", "get"])
-            .arg(format!("coaps://{}{path}", bench.address))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("stdbuf runs");
-        let mut output = observer.stdout.take().expect("the pipe was asked for");
-        let (tell, told) = channel();
-        thread::spawn(move || {
-            let (mut text, mut byte) = (String::new(), [0]);
-            while output.read_exact(&mut byte).is_ok() {
-                text.push(char::from(byte[0]));
-                if byte[0] == b'>' && tell.send(std::mem::take(&mut text)).is_err() {
-                    break;
-                }
-            }
-        });
+        let uri = format!("coaps://{}{path}", bench.address);
+        let observer = Observer::start(client, &["-u", WRITER.0, "-k", WRITER.1], &uri);
         let mut seen = Vec::new();
         for next in ["<second>", "<third>"] {
-            seen.extend(told.recv_timeout(Duration::from_secs(10)));
+            seen.extend(observer.value());
             assert_eq!(bench.ask_with_key(client, WRITER, &["-m", "put", "-e", next], &path), "");
         }
-        seen.extend(told.recv_timeout(Duration::from_secs(10)));
-        let _ = observer.kill();
-        let _ = observer.wait();
+        seen.extend(observer.value());
         assert_eq!(seen, ["<first>", "<second>", "<third>"], "{client}");
     }
 }

@@ -3,26 +3,16 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_coap::stream::{StreamMessage, append_from_websocket, decode, encode, next_for_websocket};
 use thalweg_coap::{Code, Encoder, Token, option};
 
 use crate::broker::{Broker, Options, free_port};
+use crate::coap_command::{Observer, ask};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const RULES: &str = "user interop\ntopic readwrite mine/#\n";
-
-/// What a client prints: the answer's payload, an error code with words, or why it has no answer.
-fn ask(client: &str, arguments: &[&str], uri: &str) -> String {
-    let output = Command::new(client).args(["-B", "8"]).args(arguments).arg(uri).stdin(Stdio::null()).output();
-    let output = output
-        .unwrap_or_else(|error| panic!("{client} does not run ({error}): install the Debian package libcoap3-bin"));
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim_end().to_owned()
-}
 
 fn plain(broker: &Broker, arguments: &[&str], path: &str) -> String {
     ask("coap-client-notls", arguments, &format!("coap+tcp://{}{path}", broker.coap()))
@@ -44,32 +34,13 @@ fn libcoap_publishes_and_reads_over_tcp_what_others_read_over_udp() {
 fn an_observer_over_tcp_is_told_what_is_published() {
     let Some(broker) = Broker::with().coap().start_for_queues() else { return };
     assert_eq!(plain(&broker, &["-m", "put", "-e", "<first>"], "/ps/data/a"), "");
-    let mut observer = Command::new("stdbuf")
-        .args(["-o0", "coap-client-notls", "-s", "20", "-B", "20", "-m", "get"])
-        .arg(format!("coap+tcp://{}/ps/data/a", broker.coap()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("stdbuf runs");
-    let mut output = observer.stdout.take().expect("the pipe was asked for");
-    let (tell, told) = channel();
-    thread::spawn(move || {
-        let (mut text, mut byte) = (String::new(), [0]);
-        while output.read_exact(&mut byte).is_ok() {
-            text.push(char::from(byte[0]));
-            if byte[0] == b'>' && tell.send(std::mem::take(&mut text)).is_err() {
-                break;
-            }
-        }
-    });
+    let observer = Observer::start("coap-client-notls", &[], &format!("coap+tcp://{}/ps/data/a", broker.coap()));
     let mut seen = Vec::new();
     for next in ["<second>", "<third>"] {
-        seen.extend(told.recv_timeout(PATIENCE));
+        seen.extend(observer.value());
         assert_eq!(plain(&broker, &["-m", "put", "-e", next], "/ps/data/a"), "");
     }
-    seen.extend(told.recv_timeout(PATIENCE));
-    let _ = observer.kill();
-    let _ = observer.wait();
+    seen.extend(observer.value());
     assert_eq!(seen, ["<first>", "<second>", "<third>"]);
 }
 

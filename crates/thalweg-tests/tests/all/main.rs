@@ -8,6 +8,7 @@
 mod abuse;
 mod broker;
 mod certificates;
+mod coap_command;
 mod coap_dtls;
 mod coap_loss;
 mod coap_peer;
