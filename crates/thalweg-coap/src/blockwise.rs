@@ -210,6 +210,10 @@ impl KeptResponses {
     pub fn insert(&mut self, key: u64, body: KeptBody, s: &ServerSettings, now: Time) {
         self.forget(key);
         let bytes = body.bytes();
+        if bytes > s.kept_responses_bytes_max {
+            // Others need not go for one that stays out all the same.
+            return;
+        }
         while self.all.len() >= s.kept_responses_max || self.bytes + bytes > s.kept_responses_bytes_max {
             let oldest = self.all.iter().min_by_key(|(_, kept)| kept.seen).map(|(key, _)| *key);
             let Some(oldest) = oldest else { return };
@@ -367,6 +371,7 @@ mod tests {
         assert!(all.get(0, Time::from_secs(3)).is_none() && all.get(1, Time::from_secs(3)).is_some());
         all.insert(9, body(101), &s, Time::from_secs(3));
         assert!(all.get(9, Time::from_secs(3)).is_none());
+        assert!(all.get(1, Time::from_secs(3)).is_some(), "and nobody went for it");
         all.insert(8, body(40), &s, Time::from_secs(10));
         all.forget_old(s.transfer_idle, Time::from_secs(70));
         assert_eq!((all.all.len(), all.bytes), (0, 0));
