@@ -2,7 +2,7 @@
 //! is decided here is who may, and what the answer is.
 
 use super::answer::{Answer, SHORT_SECS};
-use super::data::{clearing, content_format, forbidden};
+use super::data::{bare, content_format, forbidden};
 use super::desk::{Desk, unix_secs};
 use super::handler::{Done, Handler, Request, Scene};
 use super::side::Side;
@@ -18,7 +18,7 @@ use thalweg_model::{Properties, Reliability, RetainOp};
 
 impl<S: Side> Handler<S> {
     /// A request to `/ps`.
-    pub(super) fn on_collection(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_collection(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if !self.desk.and_then(|desk| scene.links.coap.desk(desk)).is_some_and(|desk| desk.is_known) {
             return Err(not_yet());
         }
@@ -44,7 +44,7 @@ impl<S: Side> Handler<S> {
     fn list_topics(
         &mut self,
         filter: &TopicFilter,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Result<Answer, Answer> {
         if accept(&request.options).is_some_and(|format| format != LINK_FORMAT) {
@@ -79,7 +79,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// POST to the collection. Draft §2.4.3
-    fn make_topic(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn make_topic(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         check_format(request)?;
         self.check_rate(request, scene.now)?;
         let configuration = Configuration::decode(request.payload).map_err(|why| refused(Unplanned::Refused(why)))?;
@@ -103,12 +103,8 @@ impl<S: Side> Handler<S> {
             let format = configuration.content_format;
             let content_type = format.map(|format| super::representation::media_type_of(format).into());
             let properties = Properties { content_type, ..Properties::default() };
-            let draft = Draft {
-                payload: first,
-                retain: RetainOp::Set,
-                properties: Some(&properties),
-                ..clearing(data, Reliability::AtLeastOnce)
-            };
+            let draft = bare(data, first, RetainOp::Set, Reliability::AtLeastOnce);
+            let draft = Draft { properties: Some(&properties), ..draft };
             batch = batch.max(self.publish(request.identity, request.session, draft, scene)?);
         }
         let location = vec!["ps".into(), id.as_str().into()];
@@ -118,7 +114,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// A request to `/ps/<id>` of a topic that there is.
-    pub(super) fn on_topic(&mut self, id: TopicId, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_topic(&mut self, id: TopicId, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let Some(desk_id) = self.desk else { return Err(not_yet()) };
         let Some(desk) = scene.links.coap.desk(desk_id) else { return Err(not_yet()) };
         let Some(topic) = desk.topics.get(id) else { return Err(Answer::of(Code::NOT_FOUND)) };
@@ -153,7 +149,7 @@ impl<S: Side> Handler<S> {
         id: TopicId,
         how: Change,
         kept_at: &str,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Done {
         check_format(request)?;
@@ -174,7 +170,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// Draft §2.5.5: the data go, too, and who observes them is told.
-    fn delete_topic(&mut self, id: TopicId, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn delete_topic(&mut self, id: TopicId, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let Some(desk) = self.desk else { return Err(not_yet()) };
         let Scene { now, kernel, links } = scene;
         match Desk::delete(links, desk, id, request.session, *now, kernel) {
@@ -192,10 +188,10 @@ impl<S: Side> Handler<S> {
         &mut self,
         kept_at: &str,
         encoded: &[u8],
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Result<Option<u64>, Answer> {
-        let draft = Draft { payload: encoded, retain: RetainOp::Set, ..clearing(kept_at, Reliability::AtLeastOnce) };
+        let draft = bare(kept_at, encoded, RetainOp::Set, Reliability::AtLeastOnce);
         self.publish(request.identity, request.session, draft, scene)
     }
 
@@ -217,7 +213,7 @@ fn may_see(topic: &Topic, kept_at: &str, session: SessionId, scene: &Scene<'_>) 
 }
 
 /// Configurations come as what the draft calls them, or as CBOR, or without a word.
-fn check_format<X>(request: &Request<'_, X>) -> Result<(), Answer> {
+fn check_format(request: &Request<'_>) -> Result<(), Answer> {
     match content_format(request) {
         None | Some(pubsub::CONTENT_FORMAT | CBOR) => Ok(()),
         Some(_) => Err(Answer::of(Code::UNSUPPORTED_CONTENT_FORMAT)),
@@ -225,7 +221,7 @@ fn check_format<X>(request: &Request<'_, X>) -> Result<(), Answer> {
 }
 
 /// The filters of a request's query.
-pub(super) fn queries<'r, X>(request: &Request<'r, X>) -> Vec<Filter<'r>> {
+pub(super) fn queries<'r>(request: &Request<'r>) -> Vec<Filter<'r>> {
     let queries = request.options.all(option::URI_QUERY).filter_map(|query| std::str::from_utf8(query).ok());
     queries.filter_map(Filter::parse).collect()
 }

@@ -10,7 +10,7 @@ use super::resource::{Reserved, Style, Wishes, reserved};
 use super::side::Side;
 use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
 use crate::address::in_tenant;
-use thalweg_coap::{Code, Response, Value, content_format, option};
+use thalweg_coap::{Code, ExchangeId, Response, Value, content_format, option};
 use thalweg_kernel::{Draft, Outcome, SessionId, Ticket};
 use thalweg_model::{Filter, Message, Reliability, RetainOp, Time};
 
@@ -25,7 +25,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         address: Option<&str>,
         style: Style,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Done {
         if style == Style::Emqx && !self.settings.emqx_paths {
@@ -48,7 +48,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// Asks for the last value.
-    pub(super) fn get(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn get(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let ask = Ask::read(&request.options, self.topic_format(address, scene));
         let ticket = self.wait(Waiting::Get { exchange: request.exchange, ask }, scene.now)?;
         self.read(ticket, request.session, address, scene)
@@ -74,7 +74,7 @@ impl<S: Side> Handler<S> {
         address: &str,
         style: Style,
         wishes: &Wishes<'_>,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Done {
         let is_kept = match reserved(address) {
@@ -148,12 +148,7 @@ impl<S: Side> Handler<S> {
 
     /// Asks for the value that there is before a publish: whether that creates one is known by the answer.
     #[cold]
-    fn ask_whether_first(
-        &mut self,
-        address: &str,
-        request: &Request<'_, S::Exchange>,
-        scene: &mut Scene<'_>,
-    ) -> Option<Ticket> {
+    fn ask_whether_first(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Option<Ticket> {
         let key = self.known_key(address);
         let ticket =
             self.waiting.insert(Waiting::Created { exchange: request.exchange, batch: None, key }, scene.now)?;
@@ -205,7 +200,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         published: Result<Option<u64>, Answer>,
         asked: Option<Ticket>,
-        exchange: S::Exchange,
+        exchange: ExchangeId,
         scene: &mut Scene<'_>,
     ) -> Done {
         match (published, asked) {
@@ -229,14 +224,14 @@ impl<S: Side> Handler<S> {
     }
 
     /// Does a request, or not, when the value that there is is known. Another shard's publisher can come in between.
-    fn decide(&mut self, put: KeptPut, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn decide(&mut self, put: KeptPut, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let address = put.address.clone();
         let waiting = Waiting::Condition { exchange: request.exchange, put: Box::new(put) };
         let ticket = self.wait(waiting, scene.now)?;
         self.read(ticket, request.session, &address, scene)
     }
 
-    fn delete(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn delete(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if reserved(address) != Reserved::No {
             return Err(Answer::words(Code::FORBIDDEN, "the address keeps no value of yours"));
         }
@@ -258,7 +253,8 @@ impl<S: Side> Handler<S> {
         }
         let key = self.known_key(address);
         self.known.remove(&key);
-        let batch = self.publish(request.identity, request.session, clearing(address, reliability), scene)?;
+        let draft = bare(address, &[], RetainOp::Clear, reliability);
+        let batch = self.publish(request.identity, request.session, draft, scene)?;
         self.finish(request.exchange, Answer::of(Code::DELETED), batch, scene);
         Ok(())
     }
@@ -286,7 +282,7 @@ impl<S: Side> Handler<S> {
 
     fn on_decided(
         &mut self,
-        exchange: S::Exchange,
+        exchange: ExchangeId,
         put: &KeptPut,
         value: Option<&Message>,
         scene: &mut Scene<'_>,
@@ -314,7 +310,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// Responds with a value as a GET wants it.
-    pub(super) fn respond_with(&mut self, exchange: S::Exchange, ask: &Ask, value: Option<&Message>, now: Time) {
+    pub(super) fn respond_with(&mut self, exchange: ExchangeId, ask: &Ask, value: Option<&Message>, now: Time) {
         let Some(value) = value else {
             return self.respond(exchange, &Answer::of(Code::NOT_FOUND), now);
         };
@@ -335,7 +331,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         address: Option<&str>,
         wishes: &Wishes<'_>,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Done {
         let mut filter = String::new();
@@ -395,13 +391,13 @@ impl Representation {
     }
 }
 
-/// What makes an address forget its value.
-pub(super) fn clearing(address: &str, reliability: Reliability) -> Draft<'_> {
+/// A publish of which nothing more is to be said.
+pub(super) fn bare<'d>(address: &'d str, payload: &'d [u8], retain: RetainOp, reliability: Reliability) -> Draft<'d> {
     Draft {
         address,
-        payload: &[],
+        payload,
         reliability,
-        retain: RetainOp::Clear,
+        retain,
         expires_in: None,
         priority: 0,
         properties: None,
@@ -415,7 +411,7 @@ pub(super) fn forbidden() -> Answer {
 }
 
 /// What a request says that its payload is.
-pub(super) fn content_format<X>(request: &Request<'_, X>) -> Option<u16> {
+pub(super) fn content_format(request: &Request<'_>) -> Option<u16> {
     request.options.uint(option::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok())
 }
 

@@ -46,8 +46,6 @@ pub(super) struct DatagramSide {
 }
 
 impl Side for DatagramSide {
-    type Exchange = ExchangeId;
-
     #[inline]
     fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time) {
         self.machine.respond(exchange, response, now, &mut self.out);

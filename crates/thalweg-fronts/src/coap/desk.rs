@@ -1,6 +1,7 @@
 //! The session that the CoAP fronts of a shard and a tenant have in common: topics become known here, and answers to `/rpc`
 //! arrive. It has a link of its own, without a peer.
 
+use super::data::bare;
 use super::handler::Scene;
 use super::shared::{ForAll, Shared, Told};
 use super::topics::{Applied, TopicId, Topics};
@@ -8,7 +9,7 @@ use crate::address::in_tenant;
 use crate::link::{Front, Links};
 use std::collections::BTreeSet;
 use thalweg_kernel::access::Rules;
-use thalweg_kernel::{Draft, Grants, Kernel, LastValueWish, LinkId, OpenSession, SessionId, Wish, home};
+use thalweg_kernel::{Grants, Kernel, LastValueWish, LinkId, OpenSession, SessionId, Wish, home};
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 /// See the module.
@@ -291,17 +292,7 @@ impl Desk {
         for (topic, count) in desk.topics.take_announcements() {
             let Some(desk) = links.coap.desk(id) else { return };
             let (address, text) = (desk.topics.counted_at(topic), count.to_string());
-            let draft = Draft {
-                address: &address,
-                payload: text.as_bytes(),
-                reliability: Reliability::AtMostOnce,
-                retain: RetainOp::None,
-                expires_in: None,
-                priority: 0,
-                properties: None,
-                ticket: 0,
-                native: None,
-            };
+            let draft = bare(&address, text.as_bytes(), RetainOp::None, Reliability::AtMostOnce);
             kernel.publish(session, draft, now, links);
         }
     }
@@ -335,7 +326,7 @@ impl Desk {
         let mut batch = None;
         for address in data.iter().chain([&kept_at]) {
             links.take_hold();
-            let draft = super::data::clearing(address, Reliability::AtLeastOnce);
+            let draft = bare(address, &[], RetainOp::Clear, Reliability::AtLeastOnce);
             let outcome = kernel.publish(session, draft, now, links).outcome;
             if super::answer::Answer::of_outcome(outcome).is_some() {
                 return Err(outcome);

@@ -19,7 +19,7 @@ use core::net::SocketAddr;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_coap::{Code, Options};
+use thalweg_coap::{Code, ExchangeId, Options};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, LinkId, SessionId, TakenId, Ticket};
 use thalweg_model::{Properties, Time};
@@ -33,8 +33,8 @@ pub(super) struct Scene<'s> {
 
 /// A request, and whose it is.
 #[derive(Clone, Copy)]
-pub(super) struct Request<'r, X> {
-    pub(super) exchange: X,
+pub(super) struct Request<'r> {
+    pub(super) exchange: ExchangeId,
     pub(super) identity: IdentityId,
     pub(super) session: SessionId,
     /// Where it came from, if its sender is one of many who are nobody in particular.
@@ -60,14 +60,14 @@ pub(super) struct Handler<S: Side> {
     /// Where topics are known and answers come in.
     pub(super) desk: Option<DeskId>,
     pub(super) identities: Identities,
-    pub(super) waiting: Waitings<S::Exchange>,
+    pub(super) waiting: Waitings,
     /// Answers that wait for the journal, by rising batch.
-    held: VecDeque<(u64, S::Exchange, Answer)>,
+    held: VecDeque<(u64, ExchangeId, Answer)>,
     pub(super) relations: Relations,
     /// Observations that wait for the kernel, by cookie.
-    pub(super) registrations: HashMap<u64, (S::Exchange, Ask), foldhash::fast::RandomState>,
+    pub(super) registrations: HashMap<u64, (ExchangeId, Ask), foldhash::fast::RandomState>,
     pub(super) bodies: Bodies,
-    pub(super) calls: Calls<S::Exchange>,
+    pub(super) calls: Calls<ExchangeId>,
     /// Messages of queues that were taken and are not acknowledged, and by whom.
     pub(super) takes: HashMap<u64, (TakenId, u32), foldhash::fast::RandomState>,
     pub(super) take_last: u64,
@@ -118,7 +118,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// Handles a request of somebody who may come in.
-    pub(super) fn handle(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) {
+    pub(super) fn handle(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) {
         *match request.code {
             Code::GET => &mut self.counts.gets,
             Code::POST => &mut self.counts.posts,
@@ -146,7 +146,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         resource: Resource<'_>,
         address: &str,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Done {
         match resource {
@@ -169,7 +169,7 @@ impl<S: Side> Handler<S> {
     }
 
     /// A request to `/ps/<id>` where no topic is called so: an address in EMQX's way, unless it is clearly meant for a topic.
-    fn on_no_topic(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn on_no_topic(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let is_for_topic = matches!(request.code, Code::FETCH | Code::IPATCH)
             || super::data::content_format(request) == Some(thalweg_coap::pubsub::CONTENT_FORMAT);
         match is_for_topic {
@@ -180,7 +180,7 @@ impl<S: Side> Handler<S> {
 
     /// Whether a publisher may publish now. Each identity has a session, which has a rate; strangers share one, so that
     /// each address of theirs has a rate of its own here.
-    pub(super) fn check_rate(&mut self, request: &Request<'_, S::Exchange>, now: Time) -> Done {
+    pub(super) fn check_rate(&mut self, request: &Request<'_>, now: Time) -> Done {
         let until = match (request.source, self.settings.publish_rate) {
             (Some(source), Some(rate @ 1..)) => self.rates.take(source, rate, now),
             _ => self.identities.busy_until(request.identity, now),
@@ -194,13 +194,13 @@ impl<S: Side> Handler<S> {
     }
 
     /// Asks the kernel something, to do `waiting` with the answer.
-    pub(super) fn wait(&mut self, waiting: Waiting<S::Exchange>, now: Time) -> Result<Ticket, Answer> {
+    pub(super) fn wait(&mut self, waiting: Waiting, now: Time) -> Result<Ticket, Answer> {
         let full = || Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "too many requests wait");
         self.waiting.insert(waiting, now).ok_or_else(full)
     }
 
     /// Answers a request when that batch is safe, if it must wait for one.
-    pub(super) fn finish(&mut self, exchange: S::Exchange, answer: Answer, batch: Option<u64>, scene: &mut Scene<'_>) {
+    pub(super) fn finish(&mut self, exchange: ExchangeId, answer: Answer, batch: Option<u64>, scene: &mut Scene<'_>) {
         match batch.filter(|batch| *batch > scene.links.coap.completed) {
             None => self.respond(exchange, &answer, scene.now),
             Some(batch) => {
@@ -213,7 +213,7 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    pub(super) fn respond(&mut self, exchange: S::Exchange, answer: &Answer, now: Time) {
+    pub(super) fn respond(&mut self, exchange: ExchangeId, answer: &Answer, now: Time) {
         match answer.code.class() {
             4 => self.counts.refused += 1,
             5 => self.counts.failed += 1,

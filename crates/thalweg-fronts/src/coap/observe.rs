@@ -41,7 +41,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         address: &str,
         wishes: &Wishes<'_>,
-        request: &Request<'_, S::Exchange>,
+        request: &Request<'_>,
         scene: &mut Scene<'_>,
     ) -> Done {
         if let Some(cookie) = request.relation {

@@ -11,12 +11,12 @@ use super::representation::{Representation, format_of, media_type_of};
 use super::resource::{Wishes, user_properties};
 use super::side::Side;
 use super::waiting::{KeptPut, Waiting};
-use thalweg_coap::{Block, Code, Response, Value, option};
+use thalweg_coap::{Block, Code, ExchangeId, Response, Value, option};
 use thalweg_kernel::{Draft, Outcome, Refusal, TakenId, Ticket, Verdict, queue_address};
 use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let queue = queue_address(&self.settings.tenant, name);
         match request.code {
             Code::POST => self.put_into(&queue, request, scene),
@@ -25,7 +25,7 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    fn put_into(&mut self, queue: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn put_into(&mut self, queue: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let wishes = Wishes::read(&request.options)?;
         self.check_rate(request, scene.now)?;
         let properties = properties_of(&wishes, request);
@@ -84,7 +84,7 @@ impl<S: Side> Handler<S> {
 
     fn after_put_into(
         &mut self,
-        exchange: S::Exchange,
+        exchange: ExchangeId,
         batch: Option<u64>,
         outcome: Outcome,
         scene: &mut Scene<'_>,
@@ -99,7 +99,7 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    fn take_from(&mut self, queue: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    fn take_from(&mut self, queue: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let block = request.options.uint(option::BLOCK2).and_then(Block::decode);
         if block.is_some_and(|block| block.number > 0) {
             // The rest of a message that went back meanwhile.
@@ -176,7 +176,7 @@ impl<S: Side> Handler<S> {
 }
 
 /// What a request says of its message beside the payload.
-pub(super) fn properties_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -> Option<Properties> {
+pub(super) fn properties_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Option<Properties> {
     let format = content_format(request);
     if format.is_none() && !wishes.has_user_properties {
         return None;
@@ -190,7 +190,7 @@ pub(super) fn properties_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) ->
 }
 
 /// How surely a request wants its message delivered.
-pub(super) fn reliability_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -> Reliability {
+pub(super) fn reliability_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Reliability {
     match wishes.qos {
         Some(0) => Reliability::AtMostOnce,
         Some(1) => Reliability::AtLeastOnce,
@@ -201,7 +201,7 @@ pub(super) fn reliability_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -
 }
 
 /// How long a request's message is worth delivering.
-pub(super) fn expiry_of<X>(wishes: &Wishes<'_>, request: &Request<'_, X>) -> Option<Span> {
+pub(super) fn expiry_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Option<Span> {
     let secs = wishes.expiry_secs.or_else(|| request.options.uint(option::MAX_AGE));
     secs.map(|secs| Span::from_secs(u64::from(secs)))
 }

@@ -87,7 +87,7 @@ impl<X> Calls<X> {
 }
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_rpc(&mut self, address: &str, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_rpc(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if !matches!(request.code, Code::POST | Code::FETCH) {
             return Err(Answer::of(Code::METHOD_NOT_ALLOWED));
         }

@@ -1,26 +1,23 @@
 //! What request handlers need of a protocol machine, so that they are the same over datagrams and over streams.
 
 use std::sync::Arc;
-use thalweg_coap::{Delivery, Notified, Response, SharedBody};
+use thalweg_coap::{Delivery, ExchangeId, Notified, Response, SharedBody};
 use thalweg_model::{Span, Time};
 
 /// A protocol machine together with its output.
 pub(super) trait Side {
-    /// Names a request until it is answered.
-    type Exchange: Copy;
-
     /// Answers a request, now or later.
-    fn respond(&mut self, exchange: Self::Exchange, response: &Response<'_>, now: Time);
+    fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time);
 
     /// Answers a request separately and has the peer confirm it: whether it did is told by `cookie`. False if nobody waits
     /// for the answer any more; nothing is told then.
-    fn respond_confirmed(&mut self, exchange: Self::Exchange, cookie: u64, response: &Response<'_>, now: Time) -> bool;
+    fn respond_confirmed(&mut self, exchange: ExchangeId, cookie: u64, response: &Response<'_>, now: Time) -> bool;
 
     /// The answer will take long.
-    fn respond_later(&mut self, exchange: Self::Exchange, now: Time);
+    fn respond_later(&mut self, exchange: ExchangeId, now: Time);
 
     /// Accepts the observation that a request asks for; its number. Nothing if that cannot be.
-    fn observe(&mut self, exchange: Self::Exchange, cookie: u64, check: Option<Span>, now: Time) -> Option<u64>;
+    fn observe(&mut self, exchange: ExchangeId, cookie: u64, check: Option<Span>, now: Time) -> Option<u64>;
 
     /// Tells an observer of a new state.
     fn notify(&mut self, relation: u64, body: &Arc<SharedBody>, delivery: Delivery, now: Time) -> Notified;

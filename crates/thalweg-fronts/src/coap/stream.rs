@@ -66,8 +66,6 @@ pub(super) struct StreamSide {
 }
 
 impl Side for StreamSide {
-    type Exchange = ExchangeId;
-
     #[inline]
     fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time) {
         self.requests.respond(exchange, response, now, &mut self.out);

@@ -1,26 +1,26 @@
 //! Requests whose answer the kernel has not given yet, by the ticket under which it was asked.
 
 use super::representation::Representation;
-use thalweg_coap::{Options, option};
+use thalweg_coap::{ExchangeId, Options, option};
 use thalweg_kernel::{Draft, Ticket};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
 
 /// What is to be done with the kernel's answer.
-pub(super) enum Waiting<X> {
+pub(super) enum Waiting {
     /// Nobody waits for it any more.
     Nobody,
     /// It is the value that was asked for.
-    Get { exchange: X, ask: Ask },
+    Get { exchange: ExchangeId, ask: Ask },
     /// It says whether a publish, which has been done, was the first; its answer waits for that batch.
-    Created { exchange: X, batch: Option<u64>, key: u64 },
+    Created { exchange: ExchangeId, batch: Option<u64>, key: u64 },
     /// It decides whether a publish is done at all.
-    Condition { exchange: X, put: Box<KeptPut> },
+    Condition { exchange: ExchangeId, put: Box<KeptPut> },
     /// It says whether there is a queue now to publish to.
-    MakeQueue { exchange: X, put: Box<KeptPut> },
+    MakeQueue { exchange: ExchangeId, put: Box<KeptPut> },
     /// They are the values that were asked for.
-    List { exchange: X, format: u16 },
+    List { exchange: ExchangeId, format: u16 },
     /// It is a message of a queue.
-    Take { exchange: X, identity: u32 },
+    Take { exchange: ExchangeId, identity: u32 },
 }
 
 /// A publish that waits.
@@ -132,20 +132,15 @@ impl Condition {
 const WAITING_MAX: Span = Span::from_secs(600);
 
 /// All of a link, by ticket.
-pub(super) struct Waitings<X> {
-    slots: Vec<Option<(Waiting<X>, Time)>>,
+#[derive(Default)]
+pub(super) struct Waitings {
+    slots: Vec<Option<(Waiting, Time)>>,
     free: Vec<Ticket>,
 }
 
-impl<X> Default for Waitings<X> {
-    fn default() -> Self {
-        Waitings { slots: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<X> Waitings<X> {
+impl Waitings {
     /// Adds one; its ticket, or nothing if there is none left.
-    pub(super) fn insert(&mut self, waiting: Waiting<X>, now: Time) -> Option<Ticket> {
+    pub(super) fn insert(&mut self, waiting: Waiting, now: Time) -> Option<Ticket> {
         let ticket = match self.free.pop() {
             Some(ticket) => ticket,
             None => {
@@ -158,12 +153,12 @@ impl<X> Waitings<X> {
         Some(ticket)
     }
 
-    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiting<X>> {
+    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiting> {
         self.slots.get_mut(usize::from(ticket))?.as_mut().map(|(waiting, _)| waiting)
     }
 
     /// The kernel has answered.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiting<X>> {
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
         let (waiting, _) = self.slots.get_mut(usize::from(ticket))?.take()?;
         self.free.push(ticket);
         Some(waiting)

@@ -20,7 +20,7 @@ const RESOURCES: [(&str, &str, Option<u64>); 4] = [
 ];
 
 impl<S: Side> Handler<S> {
-    pub(super) fn on_well_known(&mut self, request: &Request<'_, S::Exchange>, scene: &mut Scene<'_>) -> Done {
+    pub(super) fn on_well_known(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if !self.settings.discovery {
             return Err(Answer::of(Code::NOT_FOUND));
         }
