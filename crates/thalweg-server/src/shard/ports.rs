@@ -188,7 +188,7 @@ impl Shard {
         self.ports.list[index] = Some(port);
     }
 
-    /// Closes the port of a listener. Its peers are not told: they hear nothing more and ask again.
+    /// Closes the port of a listener. Peers of DTLS are told; others hear nothing more and ask again.
     pub(super) fn close_port(&mut self, listener: &str) {
         let is_it = |port: &Option<Port>| port.as_ref().is_some_and(|port| *port.listener == *listener);
         let Some(index) = self.ports.list.iter().position(is_it) else { return };
