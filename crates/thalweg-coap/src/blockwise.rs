@@ -6,6 +6,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use thalweg_wire::{Span, Time};
 
+use crate::slots::NONE;
 use crate::{Code, OptionOut, Options, ServerSettings, SharedBody, Value, option};
 
 /// Bodies by what names them: peer and cache key, see [`key_of`].
@@ -195,6 +196,10 @@ impl KeptBody {
 struct Kept {
     body: KeptBody,
     seen: Time,
+    /// The response that this is the body of, if its fate is not known yet; whose it is; and until when it may be kept.
+    awaited: u32,
+    peer: u32,
+    until: Time,
 }
 
 /// Responses to requests that must not be carried out again for each block, and notifications.
@@ -203,10 +208,19 @@ pub(crate) struct KeptResponses {
     all: Bodies<Kept>,
     bytes: usize,
     next: Option<Time>,
+    /// Responses whose bodies have gone before their fate was known. A list is small when it is empty: each connection over
+    /// TCP has one.
+    dropped: Option<Box<Dropped>>,
+}
+
+#[derive(Debug)]
+struct Dropped {
+    awaited: u32,
+    next: Option<Box<Dropped>>,
 }
 
 impl KeptResponses {
-    /// Keeps one. The oldest go if there are too many, or this one if it is too large.
+    /// Keeps one. The oldest go if there are too many, those last whose fate is awaited; or this one if it is too large.
     pub fn insert(&mut self, key: u64, body: KeptBody, s: &ServerSettings, now: Time) {
         self.forget(key);
         let bytes = body.bytes();
@@ -215,13 +229,42 @@ impl KeptResponses {
             return;
         }
         while self.all.len() >= s.kept_responses_max || self.bytes + bytes > s.kept_responses_bytes_max {
-            let oldest = self.all.iter().min_by_key(|(_, kept)| kept.seen).map(|(key, _)| *key);
+            let oldest = self.all.iter().min_by_key(|(_, kept)| (kept.awaited != NONE, kept.seen)).map(|(key, _)| *key);
             let Some(oldest) = oldest else { return };
             self.forget(oldest);
         }
         self.bytes += bytes;
         self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + s.transfer_idle));
-        self.all.insert(key, Kept { body, seen: now });
+        self.all.insert(key, Kept { body, seen: now, awaited: NONE, peer: NONE, until: Time::NEVER });
+    }
+
+    /// Notes that the fate of the response with this body is awaited, and until when at most; or, by [`NONE`], that it is
+    /// no more. Says whether the body is here.
+    pub fn await_fate(&mut self, key: u64, awaited: u32, peer: u32, until: Time) -> bool {
+        let Some(kept) = self.all.get_mut(&key) else { return false };
+        (kept.awaited, kept.peer, kept.until) = (awaited, peer, until);
+        self.next = Some(self.next.unwrap_or(Time::NEVER).min(until));
+        true
+    }
+
+    /// The response that this is the body of, if its fate is awaited.
+    pub fn awaited(&self, key: u64) -> u32 {
+        self.all.get(&key).map_or(NONE, |kept| kept.awaited)
+    }
+
+    /// Takes one of the responses whose bodies have gone before their fate was known.
+    pub fn pop_dropped(&mut self) -> Option<u32> {
+        let dropped = self.dropped.take()?;
+        self.dropped = dropped.next;
+        Some(dropped.awaited)
+    }
+
+    /// Forgets what a peer has not fetched of responses whose fate is awaited.
+    pub fn forget_awaited(&mut self, peer: u32) {
+        let is_it = |(_, kept): &(&u64, &Kept)| kept.peer == peer;
+        while let Some(key) = self.all.iter().find(is_it).map(|(key, _)| *key) {
+            self.forget(key);
+        }
     }
 
     /// Whether there is a response to this request.
@@ -243,12 +286,13 @@ impl KeptResponses {
         }
         let mut next = None;
         self.all.retain(|_, kept| {
-            let until = kept.seen + idle;
+            let until = (kept.seen + idle).min(kept.until);
             if until > now {
                 next = Some(next.unwrap_or(Time::NEVER).min(until));
                 return true;
             }
             self.bytes -= kept.body.bytes();
+            note_dropped(&mut self.dropped, kept.awaited);
             false
         });
         self.next = next;
@@ -265,7 +309,14 @@ impl KeptResponses {
     pub fn forget(&mut self, key: u64) {
         if let Some(kept) = self.all.remove(&key) {
             self.bytes -= kept.body.bytes();
+            note_dropped(&mut self.dropped, kept.awaited);
         }
+    }
+}
+
+fn note_dropped(dropped: &mut Option<Box<Dropped>>, awaited: u32) {
+    if awaited != NONE {
+        *dropped = Some(Box::new(Dropped { awaited, next: dropped.take() }));
     }
 }
 

@@ -341,6 +341,9 @@ fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) ->
         block_exponent_max: (coap.max_block_size.max(16).ilog2() - 4) as u8,
         transfer_bytes_max: config.packet_bytes_max(listener),
         transfers_bytes_max: share(coap.transfers_bytes_max).max(config.packet_bytes_max(listener)),
+        // One that has no room could never be taken from a queue.
+        kept_responses_bytes_max: (4 << 20).max(config.packet_bytes_max(listener)),
+        fetch_within: coap.take_timeout,
         ..thalweg_coap::ServerSettings::default()
     };
     CoapSettings {

@@ -403,20 +403,147 @@ fn the_fate_of_a_response_is_told_also_if_it_cannot_be_sent() {
     assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 5 }]);
 }
 
-#[test]
-fn a_large_response_whose_fate_matters_is_not_taken_twice_for_its_blocks() {
-    let mut bench = bench();
-    let datagram = get(CON, 1);
-    let request = bench.feed(0, &datagram).expect("a request");
-    let payload = body(3000, 1);
-    let response = Response { code: Code::CONTENT, options: &[], payload: &payload };
-    bench.server.respond_confirmed(request.exchange, 1, &response, bench.now, &mut bench.out);
-    bench.answer_all(0, Kind::Acknowledgement);
-    assert_eq!(bench.notices(), [Notice::ResponseConfirmed { cookie: 1 }]);
-    let next = message(CON, Code::GET, 2, &[2], |encoder| {
+/// Asks for block `number` of what was answered to [`get`]; whether that was the application's business.
+fn ask_for(bench: &mut Bench, id: u16, number: u32) -> bool {
+    let next = message(CON, Code::GET, id, &[2], |encoder| {
         encoder.option(option::URI_PATH, b"t");
-        encoder.uint(option::BLOCK2, Block { number: 1, more: false, size_exponent: 6 }.encode());
+        encoder.uint(option::BLOCK2, Block { number, more: false, size_exponent: 6 }.encode());
     });
-    assert!(bench.feed(0, &next).is_none());
-    assert_eq!(decoded(&bench.sent(0)[0]).payload, &payload[1024..2048]);
+    bench.feed(0, &next).is_some()
+}
+
+/// Answers a request of client `n` with three blocks, whose fate matters.
+fn answer_in_three(bench: &mut Bench, n: usize, id: u16) -> Vec<u8> {
+    let datagram = get(CON, id);
+    let request = bench.feed(n, &datagram).expect("a request");
+    let payload = body(3000, u64::from(id));
+    let response = Response { code: Code::CONTENT, options: &[], payload: &payload };
+    bench.server.respond_confirmed(request.exchange, id.into(), &response, bench.now, &mut bench.out);
+    payload
+}
+
+#[test]
+fn a_response_in_blocks_has_arrived_when_its_first_was_acknowledged_and_its_last_was_asked_for() {
+    for acknowledged_first in [true, false] {
+        let mut bench = bench();
+        let payload = answer_in_three(&mut bench, 0, 1);
+        let first = bench.sent(0).pop().expect("the first block");
+        let mut acknowledgement = Vec::new();
+        empty(&mut acknowledgement, Kind::Acknowledgement, decoded(&first).id);
+        if acknowledged_first {
+            bench.feed(0, &acknowledgement);
+        }
+        for number in 1..3_u32 {
+            assert_eq!(bench.notices(), [], "{number}");
+            assert!(!ask_for(&mut bench, 10 + number as u16, number), "it is not taken again");
+            let part = payload.chunks(1024).nth(number as usize).expect("three blocks");
+            assert_eq!(decoded(&bench.sent(0)[0]).payload, part);
+        }
+        if !acknowledged_first {
+            assert_eq!(bench.notices(), []);
+            bench.feed(0, &acknowledgement);
+        }
+        assert_eq!(bench.notices(), [Notice::ResponseConfirmed { cookie: 1 }]);
+        // The answer with the last block may have been lost.
+        for id in [12, 13] {
+            assert!(!ask_for(&mut bench, id, 2));
+            assert_eq!(decoded(&bench.sent(0)[0]).payload, &payload[2048..]);
+        }
+        bench.feed(0, &acknowledgement);
+        bench.wait(Span::from_secs(300));
+        assert_eq!(bench.notices(), [], "its fate is told once");
+    }
+}
+
+#[test]
+fn a_response_of_which_not_all_blocks_are_fetched_is_lost_and_served_no_more() {
+    let mut bench = bench();
+    answer_in_three(&mut bench, 0, 1);
+    bench.answer_all(0, Kind::Acknowledgement);
+    assert!(!ask_for(&mut bench, 2, 1));
+    bench.wait(Span::from_secs(59));
+    assert_eq!(bench.notices(), []);
+    bench.wait(Span::from_secs(2));
+    assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
+    assert!(ask_for(&mut bench, 3, 2), "the application is asked");
+}
+
+#[test]
+fn a_response_that_is_fetched_too_slowly_is_lost_however_busily() {
+    let mut bench = bench();
+    answer_in_three(&mut bench, 0, 1);
+    bench.answer_all(0, Kind::Acknowledgement);
+    for id in 2..8 {
+        bench.wait(Span::from_secs(19));
+        assert!(!ask_for(&mut bench, id, 1));
+    }
+    assert_eq!(bench.notices(), []);
+    bench.wait(Span::from_secs(7));
+    assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
+    assert!(ask_for(&mut bench, 9, 2));
+}
+
+#[test]
+fn a_response_is_lost_when_its_first_block_is_and_is_served_no_more() {
+    for kind in [Some(Kind::Reset), None] {
+        let mut bench = bench();
+        answer_in_three(&mut bench, 0, 1);
+        match kind {
+            Some(kind) => assert_eq!(bench.answer_all(0, kind), 1),
+            None => bench.wait(Span::from_secs(94)),
+        }
+        assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
+        bench.wait(Span::from_secs(300));
+        assert_eq!(bench.notices(), [], "its fate is told once");
+        assert!(ask_for(&mut bench, 3, 1), "the application is asked");
+    }
+}
+
+#[test]
+fn a_response_whose_blocks_had_to_make_room_is_lost_whether_its_first_was_acknowledged_or_not() {
+    for acknowledged in [true, false] {
+        let settings =
+            ServerSettings { kept_responses_max: 1, addresses_are_proven: true, ..ServerSettings::default() };
+        let mut bench = Bench::new(settings);
+        answer_in_three(&mut bench, 0, 1);
+        let first = bench.sent(0).pop().expect("the first block");
+        let mut acknowledgement = Vec::new();
+        empty(&mut acknowledgement, Kind::Acknowledgement, decoded(&first).id);
+        if acknowledged {
+            bench.feed(0, &acknowledgement);
+        }
+        answer_in_three(&mut bench, 1, 2);
+        assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
+        // Numbers of those that are over are used again, but not while a message of theirs is under way.
+        answer_in_three(&mut bench, 2, 3);
+        assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 2 }]);
+        bench.feed(0, &acknowledgement);
+        assert_eq!(bench.notices(), [], "{acknowledged}");
+        assert!(ask_for(&mut bench, 9, 1));
+    }
+}
+
+#[test]
+fn a_response_is_lost_when_the_same_is_asked_anew_or_its_client_goes() {
+    let mut bench = bench();
+    answer_in_three(&mut bench, 0, 1);
+    bench.answer_all(0, Kind::Acknowledgement);
+    let newer = answer_in_three(&mut bench, 0, 2);
+    assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
+    bench.answer_all(0, Kind::Acknowledgement);
+    assert!(!ask_for(&mut bench, 3, 1));
+    assert_eq!(decoded(&bench.sent(0)[0]).payload, &newer[1024..2048]);
+    bench.server.peer_gone(client_address(0));
+    assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 2 }]);
+}
+
+#[test]
+fn a_response_that_is_too_large_to_be_kept_is_lost_at_once() {
+    let settings =
+        ServerSettings { kept_responses_bytes_max: 2999, addresses_are_proven: true, ..ServerSettings::default() };
+    let mut bench = Bench::new(settings);
+    answer_in_three(&mut bench, 0, 1);
+    assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
+    bench.answer_all(0, Kind::Acknowledgement);
+    assert_eq!(bench.notices(), []);
 }

@@ -1,5 +1,6 @@
 //! The server's end of all conversations over one datagram socket.
 
+mod awaited;
 mod event;
 mod exchange;
 mod notify;
@@ -17,6 +18,7 @@ use thalweg_wire::{Span, Time};
 pub use event::*;
 pub use settings::{EchoForObserve, ServerSettings};
 
+use self::awaited::Awaited;
 use self::exchange::Exchanges;
 use crate::blockwise::{KeptResponses, Transfers};
 use crate::dedup::Remembered;
@@ -46,8 +48,8 @@ pub struct ServerSide {
     endpoint: Endpoint,
     relations: Slots<Relation>,
     exchanges: Exchanges,
-    /// Names of responses that the application wants to know the fate of.
-    awaited: Slots<u64>,
+    /// Responses that the application wants to know the fate of.
+    awaited: Slots<Awaited>,
     remembered: Remembered,
     transfers: Transfers,
     kept: KeptResponses,
@@ -130,6 +132,7 @@ impl ServerSide {
         self.attend_exchanges(now, out);
         self.transfers.forget_old(self.settings.transfer_idle, now);
         self.kept.forget_old(self.settings.transfer_idle, now);
+        self.tell_dropped();
         self.remembered.forget_old(self.exchange_lifetime, now, FORGOTTEN_AT_ONCE);
         self.endpoint.peers.forget_idle(self.settings.peer_idle, now, FORGOTTEN_AT_ONCE);
     }
@@ -188,6 +191,8 @@ impl ServerSide {
                 self.tell_fate(awaited, false);
             }
         }
+        self.kept.forget_awaited(peer);
+        self.tell_dropped();
         // What was in flight has gone with that.
         let mut index = self.endpoint.peers.slots.get(peer).map_or(NONE, |peer| peer.relations);
         while let Some(relation) = self.relations.get_mut(index) {

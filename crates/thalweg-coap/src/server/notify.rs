@@ -75,6 +75,7 @@ impl ServerSide {
         {
             let kept = KeptBody::Notification(body.clone());
             self.kept.insert(relation.cache_key, kept, &self.settings, now);
+            self.tell_dropped();
         }
         notified
     }

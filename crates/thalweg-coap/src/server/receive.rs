@@ -427,9 +427,11 @@ impl ServerSide {
         let exponent = block.size_exponent.min(self.settings.block_exponent_max);
         let number = block.number << (block.size_exponent - exponent);
         let mut bytes = self.endpoint.buffer();
+        let mut is_last = false;
         let code = self.kept.get(cache_key, now).and_then(|kept| {
             kept.with_parts(|options, payload| {
                 let cut = Cut::part(payload, number, exponent)?;
+                is_last = cut.block.is_none_or(|block| !block.more);
                 let mut tag = [0; 8];
                 let has_tag = options.iter().any(|(number, _)| *number == option::ETAG);
                 let own = [
@@ -446,6 +448,9 @@ impl ServerSide {
         });
         let code = code.unwrap_or(Code::REQUEST_ENTITY_INCOMPLETE);
         self.answer(asked, code, &[], &bytes, false, now, out);
+        if is_last {
+            self.body_fetched(self.kept.awaited(cache_key));
+        }
     }
 
     fn demand_echo(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {

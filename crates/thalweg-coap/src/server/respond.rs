@@ -3,6 +3,7 @@
 use thalweg_wire::Time;
 
 use super::ServerSide;
+use super::awaited::Awaited;
 use super::exchange::Exchange;
 use crate::blockwise::KeptBody;
 use crate::dedup::Again;
@@ -104,7 +105,11 @@ impl ServerSide {
 
     /// As [`ServerSide::respond`], but in a confirmable message of its own, whose fate the application hears of: exactly
     /// one of [`Notice::ResponseConfirmed`] and [`Notice::ResponseLost`] comes, with this cookie. If the body goes in
-    /// blocks, that is the fate of the first; the others are served without asking the application again.
+    /// several blocks, it is confirmed when the first was acknowledged and the last was asked for; blocks but the first are
+    /// served without asking the application again. It is lost if no block is asked for within
+    /// [`ServerSettings::transfer_idle`](crate::ServerSettings::transfer_idle), or the last not within
+    /// [`ServerSettings::fetch_within`](crate::ServerSettings::fetch_within), or others need the room; then no block of it
+    /// is served any more.
     pub fn respond_confirmed(
         &mut self,
         exchange: ExchangeId,
@@ -117,21 +122,12 @@ impl ServerSide {
             return false;
         }
         self.respond_later(exchange, now, out);
-        let awaited = self.awaited.insert(cookie);
+        self.now = now;
+        let awaited = self.awaited.insert(Awaited::new(cookie));
         if let Some(waiting) = self.exchanges.get_mut(exchange) {
             waiting.awaited = awaited;
         }
         self.respond(exchange, response, now, out)
-    }
-
-    /// Tells the application what became of a response, once.
-    pub(super) fn tell_fate(&mut self, awaited: u32, has_arrived: bool) {
-        if let Some(cookie) = self.awaited.remove(awaited) {
-            self.notices.push_back(match has_arrived {
-                true => Notice::ResponseConfirmed { cookie },
-                false => Notice::ResponseLost { cookie },
-            });
-        }
     }
 
     /// Says that the answer will take long: the acknowledgement leaves now.
@@ -250,6 +246,8 @@ impl ServerSide {
                 }
                 let body = KeptBody::Response { code: response.code, options, payload: response.payload.to_vec() };
                 self.kept.insert(exchange.cache_key, body, &self.settings, now);
+                self.tell_dropped();
+                self.body_kept(exchange);
             }
             self.send_response(exchange, &shape, now, out);
             if is_shrunk {
@@ -351,6 +349,7 @@ impl ServerSide {
     fn send_separately(&mut self, exchange: &Exchange, shape: &Shape<'_>, now: Time, out: &mut Datagrams) {
         let id = self.endpoint.next_id(exchange.peer);
         let mut bytes = self.endpoint.buffer();
+        let mut awaited = exchange.awaited;
         shape.write(Kind::Confirmable, id, exchange.token, &mut bytes);
         if bytes.len() > self.allowed(exchange) {
             bytes.clear();
@@ -365,7 +364,8 @@ impl ServerSide {
                 }
             } else {
                 Encoder::start(&mut bytes, Kind::Confirmable, shape.code, id, exchange.token);
-                self.tell_fate(exchange.awaited, false);
+                self.tell_fate(awaited, false);
+                awaited = NONE;
             }
         }
         let relation = self.relations.get_mut(exchange.relation).map(|relation| {
@@ -376,7 +376,7 @@ impl ServerSide {
             // An older notification in flight is as good as told by this one.
             self.endpoint.remove(older, now, out);
         }
-        let owner = match (exchange.awaited, relation) {
+        let owner = match (awaited, relation) {
             (NONE, Some(_)) => Owner::Relation(exchange.relation),
             (NONE, None) => Owner::Nobody,
             (awaited, _) => Owner::Awaited(awaited),
@@ -389,7 +389,7 @@ impl ServerSide {
             }
             None => {
                 self.counts.responses_dropped += 1;
-                self.tell_fate(exchange.awaited, false);
+                self.tell_fate(awaited, false);
             }
         }
         self.remember_acknowledged(exchange, now);

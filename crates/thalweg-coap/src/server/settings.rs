@@ -101,6 +101,8 @@ pub struct ServerSettings {
     pub kept_responses_max: usize,
     /// Bytes of these.
     pub kept_responses_bytes_max: usize,
+    /// How long a peer has for all blocks of a response that the application wants confirmed; then it is lost.
+    pub fetch_within: Span,
 }
 
 impl Default for ServerSettings {
@@ -149,6 +151,7 @@ impl Default for ServerSettings {
             transfer_idle: Span::from_secs(60),
             kept_responses_max: 1024,
             kept_responses_bytes_max: 4 << 20,
+            fetch_within: Span::from_secs(120),
         }
     }
 }

@@ -111,6 +111,33 @@ fn a_large_message_is_taken_in_blocks_and_once() {
 }
 
 #[test]
+fn what_is_taken_in_blocks_and_not_fetched_to_its_end_goes_back_and_is_served_no_more() {
+    let limits = Limits { take_settle_timeout: Span::from_secs(130), ..Limits::default() };
+    let mut world = World::with(2, limits, CoapSettings::default(), Some(Access::ALL));
+    let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
+    declare(&mut world, "$q/work");
+    let text = "0123456789abcdef".repeat(200);
+    world.mqtt_says(app, "$q/work", &text, QoS::AtLeastOnce, false);
+    world.says(one, "CON GET /q/work");
+    let heard = world.heard(one);
+    let first = heard.iter().find(|heard| heard.kind == Kind::Confirmable && !heard.payload.is_empty());
+    let first = first.unwrap_or_else(|| panic!("{heard:?}"));
+    let block = Block::decode(first.uint(option::BLOCK2).expect("it goes in blocks")).expect("a block");
+    let next = |number: u32| format!("CON GET /q/work block2={number}/{}", block.size());
+    assert_eq!(world.asks_raw(one, &next(1)).payload.len(), block.size());
+    world.wait(Span::from_secs(59));
+    assert_eq!(world.asks(two, "CON GET /q/work"), "ACK 4.04", "it is still taken");
+    world.wait(Span::from_secs(2));
+    assert_eq!((world.counts().takes, world.counts().takes_returned), (1, 1));
+    let late = world.asks(one, &next(2));
+    assert!(late.starts_with("ACK 4.08"), "{late}");
+    world.says(two, "CON GET /q/work");
+    let heard = world.heard(two);
+    assert!(heard.iter().any(|heard| !heard.payload.is_empty() && text.as_bytes().starts_with(&heard.payload)));
+    assert_eq!(world.counts().takes, 2, "somebody else has it now");
+}
+
+#[test]
 fn a_queue_can_be_made_by_the_first_post_if_the_operator_says_so() {
     for shards in [1, 3] {
         let settings = CoapSettings { auto_declare_queues: true, ..CoapSettings::default() };

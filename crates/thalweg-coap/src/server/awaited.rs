@@ -1,0 +1,96 @@
+//! Responses whose fate the application wants to know: each is told once, whatever its message and its body come to.
+
+use super::ServerSide;
+use super::exchange::Exchange;
+use crate::Notice;
+use crate::slots::NONE;
+
+/// A response that the application wants to know the fate of. It is here until its first message is over, and its body.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    cookie: u64,
+    /// What the rest of its body is kept by, if it goes in several blocks.
+    body: Option<u64>,
+    /// The message with the first block was acknowledged.
+    is_acknowledged: bool,
+    /// The last block was asked for, and sent.
+    is_fetched: bool,
+    /// It was told as lost, and only its message is under way still: its number must not be used for another.
+    is_told: bool,
+}
+
+impl Awaited {
+    pub fn new(cookie: u64) -> Self {
+        Awaited { cookie, body: None, is_acknowledged: false, is_fetched: false, is_told: false }
+    }
+}
+
+impl ServerSide {
+    /// The body of this response was kept, or had no room: then nobody can get the rest of it.
+    pub(super) fn body_kept(&mut self, exchange: &Exchange) {
+        let Some(awaited) = self.awaited.get_mut(exchange.awaited) else { return };
+        let until = self.now + self.settings.fetch_within;
+        if self.kept.await_fate(exchange.cache_key, exchange.awaited, exchange.peer, until) {
+            awaited.body = Some(exchange.cache_key);
+        } else {
+            self.body_lost(exchange.awaited);
+        }
+    }
+
+    /// The message of a response is over: it was acknowledged, or never will be.
+    pub(super) fn tell_fate(&mut self, index: u32, has_arrived: bool) {
+        let Some(awaited) = self.awaited.get_mut(index) else { return };
+        if awaited.is_told {
+            self.awaited.remove(index);
+            return;
+        }
+        if has_arrived && awaited.body.is_some() && !awaited.is_fetched {
+            awaited.is_acknowledged = true;
+            return;
+        }
+        self.settle(index, has_arrived);
+    }
+
+    /// The last block of a kept body has left.
+    pub(super) fn body_fetched(&mut self, index: u32) {
+        let Some(awaited) = self.awaited.get_mut(index) else { return };
+        awaited.is_fetched = true;
+        if awaited.is_acknowledged {
+            self.settle(index, true);
+        }
+    }
+
+    /// Tells of those whose bodies were dropped before their fate was known.
+    pub(super) fn tell_dropped(&mut self) {
+        while let Some(index) = self.kept.pop_dropped() {
+            self.body_lost(index);
+        }
+    }
+
+    /// The rest of a body cannot be had any more.
+    fn body_lost(&mut self, index: u32) {
+        let Some(awaited) = self.awaited.get_mut(index) else { return };
+        awaited.body = None;
+        if awaited.is_acknowledged {
+            return self.settle(index, false);
+        }
+        awaited.is_told = true;
+        self.notices.push_back(Notice::ResponseLost { cookie: awaited.cookie });
+    }
+
+    /// Tells the application what became of a response. The body of one that is lost is not served any more; that of
+    /// another is, as long as it is kept: the answer with its last block may not have arrived.
+    fn settle(&mut self, index: u32, has_arrived: bool) {
+        let Some(Awaited { cookie, body, .. }) = self.awaited.remove(index) else { return };
+        if let Some(key) = body {
+            self.kept.await_fate(key, NONE, NONE, thalweg_wire::Time::NEVER);
+            if !has_arrived {
+                self.kept.forget(key);
+            }
+        }
+        self.notices.push_back(match has_arrived {
+            true => Notice::ResponseConfirmed { cookie },
+            false => Notice::ResponseLost { cookie },
+        });
+    }
+}
