@@ -37,11 +37,10 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
         (book.send(stream, began), book.streams[stream].name.clone(), book.streams[stream].way)
     };
     let size = match way {
-        // What is taken from a queue in blocks is not promised to survive (docs/protocols/coap.md, known issues), and a
-        // peer that the broker does not know yet gets small ones.
-        Way::Queue => 20 + luck.below(60),
-        // Some in blocks.
+        // Some in blocks; what is taken from a queue in small ones, too, because a peer that the broker does not know yet
+        // gets such.
         _ if luck.chance(0.03) => 1500 + luck.below(4000),
+        Way::Queue if luck.chance(0.2) => 200 + luck.below(700),
         _ => 20 + luck.below(200),
     };
     let body = payload(mark, size);
@@ -86,6 +85,8 @@ pub fn take(world: &World, own: usize, mut luck: Luck) {
                 taken.extend(mark.filter(|_| began == ended));
             }
             Some(Answer { code: Code::NOT_FOUND, .. }) => std::thread::sleep(Duration::from_millis(10)),
+            // The other blocks were with a broker that is no more: the message is in the queue again.
+            Some(Answer { code: Code::REQUEST_ENTITY_INCOMPLETE, .. }) if began != ended => {}
             Some(answer) => {
                 world.book().breach(Wrong::Refused, format!("taking: {} {}", answer.code, answer.text()));
             }
