@@ -282,6 +282,14 @@ impl Endpoint {
         Due::Done
     }
 
+    /// Sends one again that is due to be repeated, although there is something newer. It can be replaced the next time.
+    pub fn repeat(&mut self, index: u32, out: &mut Datagrams) {
+        let Some(sending) = self.sendings.get_mut(index) else { return };
+        if let Some(record) = self.peers.slots.get(sending.peer) {
+            sending.write(record.address, out);
+        }
+    }
+
     /// Sends a newer state in the place of one that is due to be repeated. Attempts and waits go on counting.
     pub fn replace(&mut self, index: u32, id: u16, notification: Notification, out: &mut Datagrams) {
         let Some(sending) = self.sendings.get_mut(index) else { return };

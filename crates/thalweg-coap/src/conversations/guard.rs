@@ -182,6 +182,41 @@ fn a_large_notification_is_preceded_by_a_question_of_four_bytes() {
 }
 
 #[test]
+fn a_notification_whose_repetitions_would_be_too_much_is_preceded_by_a_question_too() {
+    for (len, is_sent) in [(10, true), (100, false)] {
+        let mut bench = Bench::new(ServerSettings::default());
+        let relation = bench.observe(0, &[1]);
+        bench.out.clear();
+        let notified = bench.notify(relation, &vec![1; len], Delivery::Auto);
+        assert_eq!(matches!(notified, Notified::Sent { .. }), is_sent, "{len}");
+        bench.wait(Span::from_secs(94));
+        assert!(bench.sent(0).iter().map(Vec::len).sum::<usize>() <= 152, "{len}");
+    }
+}
+
+#[test]
+fn a_repetition_does_not_become_large_before_its_peer_has_shown_itself() {
+    let mut bench = Bench::new(ServerSettings::default());
+    let relation = bench.observe(0, &[1]);
+    bench.out.clear();
+    let _ = bench.notify(relation, b"small", Delivery::Auto);
+    let first = bench.sent(0).remove(0);
+    assert_eq!(bench.notify(relation, &[1; 500], Delivery::Auto), Notified::Busy);
+    for _ in 0..2 {
+        bench.now = bench.server.poll_timeout();
+        bench.server.handle_timeout(bench.now, &mut bench.out);
+        assert_eq!(bench.notices(), [Notice::Ready { relation, cookie: 0 }]);
+        assert_eq!(bench.notify(relation, &[1; 500], Delivery::Auto), Notified::Busy);
+        assert_eq!(bench.sent(0), [first.clone()], "as it was");
+    }
+    let mut acknowledgement = Vec::new();
+    empty(&mut acknowledgement, Kind::Acknowledgement, decoded(&first).id);
+    bench.feed(0, &acknowledgement);
+    assert_eq!(bench.notices(), [Notice::Ready { relation, cookie: 0 }]);
+    assert!(matches!(bench.notify(relation, &[1; 500], Delivery::Auto), Notified::Sent { .. }));
+}
+
+#[test]
 fn whoever_does_not_answer_the_question_observes_no_more() {
     let mut bench = Bench::new(ServerSettings::default());
     let relation = bench.observe(0, &[1]);

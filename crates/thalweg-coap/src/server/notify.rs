@@ -391,7 +391,16 @@ impl ServerSide {
             }
             return Notified::Busy;
         }
+        if self.endpoint.peers.slots.get(peer).is_some_and(|peer| !peer.proven) && self.is_too_large(body, index) {
+            // Not to be told before its peer has acknowledged something: what is in flight is repeated as it is.
+            if let Some(relation) = self.relations.get_mut(index) {
+                relation.is_outdated = true;
+            }
+            self.endpoint.repeat(sending, out);
+            return Notified::Busy;
+        }
         // RFC 7641 §4.5.2
+        let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
         let (observe, token, block_exponent) = (relation.advance(), relation.token, relation.block_exponent);
         relation.is_outdated = false;
         let id = self.endpoint.next_id(peer);
@@ -425,11 +434,12 @@ impl ServerSide {
         Notified::Sent { confirmable: true }
     }
 
-    /// Whether a notification is more than an unproven peer may be sent for nothing.
+    /// Whether a notification, with its repetitions, is more than an unproven peer may be sent for nothing.
     fn is_too_large(&self, body: &SharedBody, index: u32) -> bool {
         let Some(relation) = self.relations.get(index) else { return false };
         let len = 4 + relation.token.len() + body.encoded_len(relation.block_exponent);
-        len > usize::from(self.settings.amplification_allowance)
+        let times = 1 + usize::from(self.settings.transmission.max_retransmit);
+        len * times > usize::from(self.settings.amplification_allowance)
     }
 
     /// Asks a peer whether it is where it seems to be: four bytes, and its reset is the answer.
