@@ -132,6 +132,18 @@ fn what_has_been_done_is_answered_in_small_blocks_rather_than_asked_for_again() 
     let first = decoded(&sent);
     let block = first.options.uint(option::BLOCK2).and_then(Block::decode).expect("in blocks");
     assert!(first.code == Code::CHANGED && sent.len() <= 152 && block.size_exponent == 3, "{sent:x?}");
+    // Asking for a large block later earns none.
+    let options = decoded(&datagram).options;
+    let later = message(Kind::Confirmable, Code::PUT, 9, &[1], |encoder| {
+        for (number, value) in options.iter() {
+            encoder.option(number, value);
+        }
+        encoder.uint(option::BLOCK2, Block { number: 1, more: false, size_exponent: 6 }.encode());
+    });
+    assert!(bench.feed(0, &later).is_none());
+    let sent = bench.sent(0).remove(0);
+    let block = decoded(&sent).options.uint(option::BLOCK2).and_then(Block::decode).expect("in blocks");
+    assert_eq!((block.number, block.size_exponent, decoded(&sent).payload), (8, 3, &body(2000, 1)[1024..1152]));
     // One that fits into a block, but not into what is allowed.
     let datagram = put(Kind::Confirmable, 2, b"y");
     let request = bench.feed(0, &datagram).expect("a request");

@@ -40,6 +40,8 @@ enum Body {
 
 /// For how many seconds a peer ought to wait that was refused because there is too much to do.
 const OVERLOADED_SECONDS: u32 = 10;
+/// The largest blocks of a kept body for who has not shown where it is: 128 bytes, as the first one at most had.
+const UNPROVEN_EXPONENT_MAX: u8 = 3;
 
 impl ServerSide {
     /// Takes one datagram. The event borrows from the datagram only, so the machine can be used while it is held.
@@ -424,7 +426,10 @@ impl ServerSide {
 
     /// Serves a further block of a response that was kept.
     fn serve_kept(&mut self, asked: &Asked, cache_key: u64, block: Block, now: Time, out: &mut Datagrams) {
-        let exponent = block.size_exponent.min(self.settings.block_exponent_max);
+        let is_proven = self.endpoint.peers.slots.get(asked.peer).is_some_and(|peer| peer.proven);
+        // Who has not shown where it is was given small blocks, and asks for such.
+        let most = if is_proven { Block::SIZE_EXPONENT_MAX } else { UNPROVEN_EXPONENT_MAX };
+        let exponent = block.size_exponent.min(self.settings.block_exponent_max).min(most);
         let number = block.number << (block.size_exponent - exponent);
         let mut bytes = self.endpoint.buffer();
         let mut is_last = false;
