@@ -6,7 +6,14 @@ use thalweg_mqtt::{ConnAck, Event, ServerLimits, ServerSide, peek_connect, topic
 
 /// What the server makes of `input`, of which only the first `first` bytes arrive at first.
 fn hear(input: &[u8], first: usize) -> Vec<String> {
-    let limits = ServerLimits { packet_bytes_max: 1 << 16, topic_alias_max: 8, receive_max: 8, ..Default::default() };
+    let limits = ServerLimits {
+        // So small that inputs have larger ones.
+        packet_bytes_max: 1 << 11,
+        topic_alias_max: 8,
+        receive_max: 8,
+        load_reports: true,
+        ..Default::default()
+    };
     let mut server = ServerSide::new(limits);
     let (mut heard, mut out) = (Vec::new(), Vec::new());
     let mut from = 0;
@@ -15,7 +22,10 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
             match server.handle_input(&input[from..until]) {
                 Ok(Some((consumed, event))) => {
                     assert!(consumed > 0 && from + consumed <= until);
-                    heard.push(format!("{event:?}"));
+                    // How many pieces a PINGREQ that is too long comes in is the network's affair.
+                    if event != Event::PassedOver {
+                        heard.push(format!("{event:?}"));
+                    }
                     match event {
                         Event::Connect(_) => server.connack(&ConnAck::default(), &mut out),
                         Event::Publish(p) => {

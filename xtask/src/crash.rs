@@ -13,15 +13,21 @@ pub enum Harm {
     Power,
 }
 
-/// Runs the tests that last `minutes`, side by side: sessions of MQTT, queues of AMQP and STOMP, and CoAP; `tests` is
-/// the integration program, given its broker.
+/// Runs the tests that last `minutes`, side by side: sessions of MQTT, queues of AMQP and STOMP, CoAP, groups, and a gateway
+/// with a buffer of its own; `tests` is the integration program, given its broker.
 pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outcome {
     if let Err(why) = packages::for_faults() {
         return Outcome::failed(why);
     }
     let all = match harm {
-        Harm::Kill => ["crash::for_minutes", "crash::queues::for_minutes", "crash::coap::for_minutes"],
-        Harm::Power => [
+        Harm::Kill => &[
+            "crash::for_minutes",
+            "crash::queues::for_minutes",
+            "crash::coap::for_minutes",
+            "crash::groups::for_minutes",
+            "crash::gateway::for_minutes",
+        ][..],
+        Harm::Power => &[
             "crash::power::for_minutes",
             "crash::queues::power_cuts_for_minutes",
             "crash::coap::power_cuts_for_minutes",

@@ -11,6 +11,7 @@ mod fuzz;
 mod instructions;
 mod packages;
 mod program;
+mod python;
 mod report;
 mod tidy;
 mod workshop;
@@ -33,6 +34,7 @@ cargo xtask WORD
   docs [--bless]           generated documents are up to date
   integration [FILTER]     thalweg-tests without foreign clients
   interop [FILTER]         foreign clients; installs them below target/interop
+  python [FILTER]          the Python bindings, installed below target/python, and their tests
   bench-instructions [--bless] [FILTER]
                            instructions per operation against bench-results/instructions.toml
 
@@ -59,6 +61,7 @@ enum Step {
     Docs,
     Integration,
     Interop,
+    Python,
     BenchInstructions,
     Oracle,
     Fuzz,
@@ -69,7 +72,7 @@ enum Step {
 
 impl Step {
     /// What `test` runs, cheapest first, so that a slip shows early.
-    const TEST: [Self; 9] = [
+    const TEST: [Self; 10] = [
         Self::Tidy,
         Self::Fmt,
         Self::Lint,
@@ -78,6 +81,7 @@ impl Step {
         Self::Docs,
         Self::Integration,
         Self::Interop,
+        Self::Python,
         Self::BenchInstructions,
     ];
 
@@ -96,6 +100,7 @@ impl Step {
             Self::Docs => "docs",
             Self::Integration => "integration",
             Self::Interop => "interop",
+            Self::Python => "python",
             Self::BenchInstructions => "bench-instructions",
             Self::Oracle => "oracle",
             Self::Fuzz => "fuzz",
@@ -123,6 +128,7 @@ impl Step {
                 Err(why) => Outcome::failed(why),
             },
             Self::Interop => interop(options),
+            Self::Python => python::run(options.release, options.filter.as_deref()),
             Self::BenchInstructions => instructions::run(options.bless, options.filter.as_deref()),
             Self::AmqpMethods => amqp_methods::run(options.check),
             Self::Oracle => oracle_recording(),
@@ -143,7 +149,8 @@ impl Step {
 }
 
 fn interop(options: &Options) -> Outcome {
-    match packages::for_interop().and_then(|()| workshop::install()) {
+    // RabbitMQ is there for our client to talk to.
+    match packages::for_interop().and_then(|()| packages::for_oracle()).and_then(|()| workshop::install()) {
         Ok(()) => options.tests("interop::").args(["--include-ignored"]).outcome_of_tests(),
         Err(why) => Outcome::failed(why),
     }

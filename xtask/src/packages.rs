@@ -24,6 +24,11 @@ pub fn for_interop() -> Result<(), String> {
     ensure(&INTEROP)
 }
 
+/// What the Python bindings are built and tested with; maturin and pytest come from PyPI.
+pub fn for_python() -> Result<(), String> {
+    ensure(&[("python3", "python3-venv")])
+}
+
 /// Everything that recording what RabbitMQ does needs; comparing with the recording needs none of it.
 pub fn for_oracle() -> Result<(), String> {
     ensure(&[("rabbitmq-server", "rabbitmq-server"), ("epmd", "erlang-base")])

@@ -116,6 +116,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-fn text(path: &Path) -> String {
+/// A path as text.
+pub fn text(path: &Path) -> String {
     path.display().to_string()
 }

@@ -139,6 +139,9 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
         refused,
         retain_refused,
         repeated,
+        repeated_stamps,
+        outdated_stamps,
+        damaged_stamps,
         routed,
         restored,
         delivered,
@@ -158,6 +161,9 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
     sum.refused += refused;
     sum.retain_refused += retain_refused;
     sum.repeated += repeated;
+    sum.repeated_stamps += repeated_stamps;
+    sum.outdated_stamps += outdated_stamps;
+    sum.damaged_stamps += damaged_stamps;
     sum.routed += routed;
     sum.restored += restored;
     sum.delivered += delivered;
@@ -186,6 +192,7 @@ pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
         groups,
         watches,
         kept_values,
+        publishers,
     } = totals;
     sum.sessions_online += sessions_online;
     sum.sessions += sessions;
@@ -198,6 +205,7 @@ pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
     sum.groups += groups;
     sum.watches += watches;
     sum.kept_values += kept_values;
+    sum.publishers += publishers;
 }
 
 #[cfg(test)]

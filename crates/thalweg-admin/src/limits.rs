@@ -66,7 +66,7 @@ pub(crate) async fn show(State(asker): State<Asker>) -> Answer<LimitsView> {
             fullest.session_bytes = fullest.session_bytes.max(session.waiting_bytes);
             fullest.subscriptions = fullest.subscriptions.max(session.subscriptions);
         });
-        inside.kernel.for_each_group(|group| {
+        inside.kernel.for_each_group(inside.now, |group| {
             fullest.group_messages = fullest.group_messages.max(group.waiting);
             fullest.group_bytes = fullest.group_bytes.max(group.waiting_bytes);
         });

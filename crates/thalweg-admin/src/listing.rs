@@ -35,6 +35,10 @@ pub(crate) struct Wanted {
     pub(crate) exchange: Option<String>,
     /// Only what belongs to this tenant.
     pub(crate) tenant: Option<String>,
+    /// Only groups of this name; with `*` at the end, all whose names begin so.
+    pub(crate) group: Option<String>,
+    /// At most so many members of each group.
+    pub(crate) members: Option<usize>,
     limit: Option<usize>,
     after: Option<String>,
 }
@@ -63,7 +67,20 @@ impl Wanted {
             Ok(Query(wanted)) => wanted,
             Err(rejection) => return Err(Fault::bad(rejection.body_text(), mend())),
         };
-        let Wanted { client, filter, topic, listener, prefix, queue, exchange, tenant, limit, after: _ } = &wanted;
+        let Wanted {
+            client,
+            filter,
+            topic,
+            listener,
+            prefix,
+            queue,
+            exchange,
+            tenant,
+            group,
+            members,
+            limit,
+            after: _,
+        } = &wanted;
         let given = [
             ("client", client),
             ("filter", filter),
@@ -73,14 +90,19 @@ impl Wanted {
             ("queue", queue),
             ("exchange", exchange),
             ("tenant", tenant),
+            ("group", group),
         ];
-        for (name, given) in given {
-            if given.is_some() && !takes.contains(&name) {
+        let given = given.map(|(name, given)| (name, given.is_some()));
+        for (name, is_given) in given.into_iter().chain([("members", members.is_some())]) {
+            if is_given && !takes.contains(&name) {
                 return Err(Fault::bad(format!("this list does not take ?{name}="), mend()));
             }
         }
         if limit.is_some_and(|limit| limit == 0 || limit > LIMIT_MAX) {
             return Err(Fault::bad("?limit= is out of range", format!("it may be 1 to {LIMIT_MAX}")));
+        }
+        if members.is_some_and(|members| members > LIMIT_MAX) {
+            return Err(Fault::bad("?members= is out of range", format!("it may be 0 to {LIMIT_MAX}")));
         }
         Ok(wanted)
     }
@@ -107,6 +129,11 @@ impl Wanted {
     /// Whether an exchange is wanted.
     pub(crate) fn wants_exchange(&self, exchange: &str) -> bool {
         is_wanted(self.exchange.as_deref(), exchange)
+    }
+
+    /// Whether a group is wanted.
+    pub(crate) fn wants_group(&self, group: &str) -> bool {
+        is_wanted(self.group.as_deref(), group)
     }
 
     /// Whether what belongs to a tenant is wanted.

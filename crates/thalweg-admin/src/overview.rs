@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Fault};
 use crate::ask::Asker;
+use crate::groups::GroupRow;
 use crate::journal::JournalView;
 use crate::ledger::{Books, add_ledger, add_totals};
 use crate::sessions::SessionRow;
@@ -11,12 +12,19 @@ use axum::extract::{Query, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use thalweg_kernel::{Ledger, SessionView, Totals};
 use thalweg_server::stages::{SPANS, Stages};
 use thalweg_server::{LoopCounts, clock};
 
 /// The most sessions that can be asked for.
 const SESSIONS_MAX: usize = 100;
+
+/// The most groups.
+const GROUPS_MAX: usize = 100;
+
+/// The most members of each of them.
+const SEATS_MAX: usize = 100;
 
 /// What to show beside the numbers.
 #[derive(Debug, Default, Deserialize)]
@@ -25,6 +33,9 @@ struct Question {
     /// How many of the sessions with the longest queues.
     #[serde(default)]
     sessions: usize,
+    /// How many of the groups in which most waits or happens.
+    #[serde(default)]
+    groups: usize,
 }
 
 /// Everything at a glance. Rates follow from two of these and the difference of their `monotonic_nanos`.
@@ -54,6 +65,7 @@ pub(crate) struct Overview {
     shards: Vec<ShardRow>,
     shards_silent: usize,
     longest_queues: Vec<SessionRow>,
+    busiest_groups: Vec<GroupRow>,
 }
 
 /// A stage's samples since the start.
@@ -93,16 +105,23 @@ struct Part {
     counts: LoopCounts,
     stages: Stages,
     longest: Vec<SessionView>,
+    groups: Vec<GroupRow>,
 }
 
 pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overview> {
-    let mend = format!("?sessions=N shows the N sessions with the longest queues, {SESSIONS_MAX} at the most");
-    let Query(Question { sessions }) = match Query::try_from_uri(&uri) {
+    let mend = format!(
+        "?sessions=N shows the N sessions with the longest queues, {SESSIONS_MAX} at the most, and ?groups=N the N busiest \
+         groups, {GROUPS_MAX} at the most"
+    );
+    let Query(Question { sessions, groups }) = match Query::try_from_uri(&uri) {
         Ok(question) => question,
         Err(rejection) => return Err(Fault::bad(rejection.body_text(), mend)),
     };
     if sessions > SESSIONS_MAX {
         return Err(Fault::bad("?sessions= is out of range", mend));
+    }
+    if groups > GROUPS_MAX {
+        return Err(Fault::bad("?groups= is out of range", mend));
     }
     let said = asker.all(move |inside| {
         let mut longest: Vec<SessionView> = Vec::new();
@@ -118,6 +137,17 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
             });
             keep_longest(&mut longest, sessions);
         }
+        let mut busiest: Vec<GroupRow> = Vec::new();
+        if groups > 0 {
+            inside.kernel.for_each_group(inside.now, |view| {
+                busiest.push(GroupRow::new(view, inside.shard, SEATS_MAX));
+                if busiest.len() >= 4 * GROUPS_MAX {
+                    keep_busiest(&mut busiest, GROUPS_MAX);
+                }
+            });
+            // More than are wanted: of what is not much here there may be much elsewhere.
+            keep_busiest(&mut busiest, GROUPS_MAX);
+        }
         Part {
             shard: inside.shard,
             connections: inside.links.len(),
@@ -127,9 +157,11 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
             counts: inside.counts,
             stages: inside.stages.clone(),
             longest,
+            groups: busiest,
         }
     });
-    let said = said.await?;
+    let mut said = said.await?;
+    let busiest = busiest_of(said.answers.iter_mut().flat_map(|part| std::mem::take(&mut part.groups)), groups);
     let observer = asker.observer();
     let mut totals = Totals::default();
     let mut ledger = Ledger::default();
@@ -167,6 +199,7 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
         shards: said.answers.iter().map(ShardRow::new).collect(),
         shards_silent: said.silent,
         longest_queues: longest.into_iter().map(|(shard, view)| SessionRow::new(view, shard)).collect(),
+        busiest_groups: busiest,
     }))
 }
 
@@ -187,6 +220,27 @@ fn rank(view: &SessionView) -> (usize, u64) {
 fn keep_longest(views: &mut Vec<SessionView>, count: usize) {
     views.sort_by_key(|view| std::cmp::Reverse(rank(view)));
     views.truncate(count);
+}
+
+fn keep_busiest(rows: &mut Vec<GroupRow>, count: usize) {
+    rows.sort_by_key(|row| std::cmp::Reverse(row.rank()));
+    rows.truncate(count);
+}
+
+/// The busiest groups of all shards' parts, in the order of their names, so that they keep their places.
+fn busiest_of(parts: impl Iterator<Item = GroupRow>, count: usize) -> Vec<GroupRow> {
+    let mut merged: BTreeMap<(Box<str>, Box<str>), GroupRow> = BTreeMap::new();
+    for row in parts {
+        let (group, filter) = row.name();
+        match merged.entry((group.into(), filter.into())) {
+            Entry::Occupied(mut there) => there.get_mut().merge(row, SEATS_MAX),
+            Entry::Vacant(place) => drop(place.insert(row)),
+        }
+    }
+    let mut rows: Vec<GroupRow> = merged.into_values().collect();
+    keep_busiest(&mut rows, count);
+    rows.sort_by(|one, other| one.name().cmp(&other.name()));
+    rows
 }
 
 fn stage_rows(stages: &Stages) -> Vec<StageRow> {

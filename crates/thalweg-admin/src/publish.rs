@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use thalweg_kernel::{Draft, Explained, Limits, home};
+use thalweg_model::presence::is_presence;
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
 use thalweg_server::Inside;
 
@@ -72,6 +73,9 @@ impl Letter {
     fn check(self) -> Result<Checked, Fault> {
         let wrong = |what: &str, error: &dyn std::fmt::Display| Fault::bad(format!("{what}: {error}"), MEND);
         let address = Address::new(&self.topic).map_err(|error| wrong("topic", &error))?;
+        if is_presence(address.as_str()) {
+            return Err(Fault::bad("only the broker publishes below $presence", "name another topic"));
+        }
         let payload = match (self.payload, self.payload_base64) {
             (Some(_), Some(_)) => {
                 return Err(Fault::bad("there are two payloads", "leave payload or payload_base64 out"));
@@ -106,7 +110,8 @@ impl Checked {
     /// Runs inside a shard.
     fn publish(&self, inside: &mut Inside<'_>) -> Result<Posted, Fault> {
         self.check_limits(inside.kernel.limits())?;
-        let Explained { receivers, groups, shards, .. } = inside.kernel.explain(self.address.as_str(), None);
+        let Explained { receivers, groups, shards, .. } =
+            inside.kernel.explain(self.address.as_str(), None, inside.now);
         let draft = Draft {
             address: self.address.as_str(),
             payload: &self.payload,
@@ -117,6 +122,7 @@ impl Checked {
             properties: self.properties.as_ref(),
             ticket: 0,
             native: None,
+            stamp: None,
         };
         inside.kernel.publish_own(draft, inside.now, inside.links);
         Ok(Posted { published: true, shard: inside.shard, receivers: receivers.len(), groups: groups.len(), shards })
@@ -156,6 +162,7 @@ mod tests {
     fn what_mqtt_would_refuse_is_refused() {
         assert!(check(r#"{"topic":"a/+"}"#).is_none());
         assert!(check(r#"{"topic":""}"#).is_none());
+        assert!(check(r#"{"topic":"$presence/pump","payload":"x"}"#).is_none());
         assert!(check(r#"{"topic":"a","qos":3}"#).is_none());
         assert!(check(r#"{"topic":"a","colour":"red"}"#).is_none());
         assert!(check(r#"{}"#).is_none());

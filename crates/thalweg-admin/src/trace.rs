@@ -71,9 +71,9 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> 
     Address::check(&topic).map_err(|error| Fault::bad(format!("?topic= {topic:?}: {error}"), mend))?;
     let (address, publisher) = (topic.clone(), from.clone());
     let said = asker.all(move |inside| {
-        let explained = inside.kernel.explain(&address, None);
+        let explained = inside.kernel.explain(&address, None, inside.now);
         let publisher = publisher.as_deref().filter(|client| inside.kernel.session_view(client).is_some());
-        let may_publish = publisher.map(|client| !inside.kernel.explain(&address, Some(client)).denied);
+        let may_publish = publisher.map(|client| !inside.kernel.explain(&address, Some(client), inside.now).denied);
         let is_durable = |client: &str| inside.kernel.session_view(client).is_some_and(|view| view.durable);
         let limits = inside.kernel.limits();
         Part {

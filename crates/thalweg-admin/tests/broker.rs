@@ -238,6 +238,19 @@ fn lists_show_the_clients_of_all_shards() {
     let groups = broker.get("/v1/groups");
     assert_eq!(groups["items"][0]["group"], "crew");
     assert_eq!((&groups["items"][0]["filter"], &groups["items"][0]["members"]), (&json!("road/#"), &json!(2)));
+    assert_eq!((&groups["items"][0]["strategy"], &groups["items"][0]["order"]), (&json!("adaptive"), &Value::Null));
+    let seats = &groups["items"][0]["seats"];
+    assert_eq!(
+        (&seats[0]["client"], &seats[1]["client"], &seats[1]["online"]),
+        (&json!("car-1"), &json!("car-2"), &json!(true))
+    );
+    assert_eq!(names(&broker.get("/v1/groups?group=cr*"), "group"), ["crew"]);
+    assert_eq!(broker.get("/v1/groups?group=crew&members=1")["items"][0]["seats_left_out"], 1);
+    assert_eq!(broker.get("/v1/groups?group=cre")["total"], 0);
+    assert_eq!(broker.get("/v1/overview?groups=1")["busiest_groups"][0]["group"], "crew");
+    assert_eq!(broker.get("/v1/overview")["busiest_groups"], json!([]));
+    assert_eq!(broker.refused("GET", "/v1/groups?limit=10000&members=11", &[], b""), 400);
+    assert_eq!(broker.refused("GET", "/v1/sessions?members=1", &[], b""), 400);
 
     let one = broker.get("/v1/session/car-0");
     assert_eq!(one["session"]["connected"], true);
@@ -563,6 +576,28 @@ fn metrics_count_what_is_there() {
     has("thalweg_lobby_admitted_total 1");
     has("thalweg_shards_answering 2");
     has("# TYPE thalweg_stage_seconds histogram");
+}
+
+#[test]
+fn metrics_count_reports_of_load_whoever_sends_them() {
+    let broker = Broker::start(None);
+    let mut client = broker.client("car-1");
+    for report in [r#"{"msgsInQueue":3,"processingTimePerMsg":25.0}"#, r#"{"msgsInQueue":-3}"#, "idle"] {
+        let mut body = Vec::new();
+        text(&mut body, "$load/report");
+        body.extend([0, 1]);
+        body.extend(report.as_bytes());
+        client.send(0x32, &body);
+        assert_eq!(client.receive(), Some((0x40, vec![0, 1])), "PUBACK");
+    }
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    for line in [
+        "thalweg_load_reports_total{verdict=\"taken\"} 1",
+        "thalweg_load_reports_total{verdict=\"refused\"} 2",
+        "thalweg_load_terms_ignored_total 0",
+    ] {
+        assert!(metrics.lines().any(|there| there == line), "{line} is not in\n{metrics}");
+    }
 }
 
 #[test]

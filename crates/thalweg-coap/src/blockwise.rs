@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use thalweg_wire::{Span, Time};
 
 use crate::slots::NONE;
-use crate::{Code, OptionOut, Options, ServerSettings, SharedBody, Value, option};
+use crate::{Code, OptionOut, Options, ServerSettings, SharedBody, Token, Value, option};
 
 /// Bodies by what names them: peer and cache key, see [`key_of`].
 type Bodies<T> = HashMap<u64, T, FixedState>;
@@ -195,6 +195,11 @@ impl KeptBody {
 #[derive(Debug)]
 struct Kept {
     body: KeptBody,
+    /// The token under which blocks of it were asked for last.
+    token: Option<Token>,
+    /// The notification before, and the token under which it was asked for: the answer with its last block may be lost, and
+    /// is asked for again when this one is under way.
+    before: Option<Box<(Token, KeptBody)>>,
     seen: Time,
     /// The response that this is the body of, if its fate is not known yet; whose it is; and until when it may be kept.
     awaited: u32,
@@ -213,6 +218,12 @@ pub(crate) struct KeptResponses {
     dropped: Option<Box<Dropped>>,
 }
 
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.body.bytes() + self.before.as_ref().map_or(0, |before| before.1.bytes())
+    }
+}
+
 #[derive(Debug)]
 struct Dropped {
     awaited: u32,
@@ -222,8 +233,18 @@ struct Dropped {
 impl KeptResponses {
     /// Keeps one. The oldest go if there are too many, those last whose fate is awaited; or this one if it is too large.
     pub fn insert(&mut self, key: u64, body: KeptBody, s: &ServerSettings, now: Time) {
-        self.forget(key);
-        let bytes = body.bytes();
+        let before = match (self.take(key), &body) {
+            (
+                Some(Kept { body: old @ KeptBody::Notification(_), token: Some(token), .. }),
+                KeptBody::Notification(_),
+            ) => Some(Box::new((token, old))),
+            _ => None,
+        };
+        let mut kept = Kept { body, token: None, before, seen: now, awaited: NONE, peer: NONE, until: Time::NEVER };
+        if kept.bytes() > s.kept_responses_bytes_max {
+            kept.before = None;
+        }
+        let bytes = kept.bytes();
         if bytes > s.kept_responses_bytes_max {
             // Others need not go for one that stays out all the same.
             return;
@@ -235,7 +256,7 @@ impl KeptResponses {
         }
         self.bytes += bytes;
         self.next = Some(self.next.unwrap_or(Time::NEVER).min(now + s.transfer_idle));
-        self.all.insert(key, Kept { body, seen: now, awaited: NONE, peer: NONE, until: Time::NEVER });
+        self.all.insert(key, kept);
     }
 
     /// Notes that the fate of the response with this body is awaited, and until when at most; or, by [`NONE`], that it is
@@ -272,11 +293,15 @@ impl KeptResponses {
         !self.all.is_empty() && self.all.contains_key(&key)
     }
 
-    /// The response to a request; it is kept for longer now.
-    pub fn get(&mut self, key: u64, now: Time) -> Option<&KeptBody> {
+    /// The body of which somebody asks for a block under this token, and whether it is the newest; it is kept for longer now.
+    pub fn get(&mut self, key: u64, token: Token, now: Time) -> Option<(&KeptBody, bool)> {
         let kept = self.all.get_mut(&key)?;
         kept.seen = now;
-        Some(&kept.body)
+        if let Some((_, before)) = kept.before.as_deref().filter(|before| before.0 == token) {
+            return Some((before, false));
+        }
+        kept.token = Some(token);
+        Some((&kept.body, true))
     }
 
     /// Forgets those that nobody asked for.
@@ -286,12 +311,16 @@ impl KeptResponses {
         }
         let mut next = None;
         self.all.retain(|_, kept| {
-            let until = (kept.seen + idle).min(kept.until);
+            let until = match kept.body {
+                // What follows waits for its end, which comes with `until`.
+                KeptBody::Notification(_) if kept.awaited != NONE => kept.until,
+                _ => (kept.seen + idle).min(kept.until),
+            };
             if until > now {
                 next = Some(next.unwrap_or(Time::NEVER).min(until));
                 return true;
             }
-            self.bytes -= kept.body.bytes();
+            self.bytes -= kept.bytes();
             note_dropped(&mut self.dropped, kept.awaited);
             false
         });
@@ -307,10 +336,14 @@ impl KeptResponses {
     }
 
     pub fn forget(&mut self, key: u64) {
-        if let Some(kept) = self.all.remove(&key) {
-            self.bytes -= kept.body.bytes();
-            note_dropped(&mut self.dropped, kept.awaited);
-        }
+        self.take(key);
+    }
+
+    fn take(&mut self, key: u64) -> Option<Kept> {
+        let kept = self.all.remove(&key)?;
+        self.bytes -= kept.bytes();
+        note_dropped(&mut self.dropped, kept.awaited);
+        Some(kept)
     }
 }
 
@@ -419,10 +452,13 @@ mod tests {
         for key in 0..3 {
             all.insert(key, body(40), &s, Time::from_secs(key));
         }
-        assert!(all.get(0, Time::from_secs(3)).is_none() && all.get(1, Time::from_secs(3)).is_some());
+        assert!(
+            all.get(0, Token::EMPTY, Time::from_secs(3)).is_none()
+                && all.get(1, Token::EMPTY, Time::from_secs(3)).is_some()
+        );
         all.insert(9, body(101), &s, Time::from_secs(3));
-        assert!(all.get(9, Time::from_secs(3)).is_none());
-        assert!(all.get(1, Time::from_secs(3)).is_some(), "and nobody went for it");
+        assert!(all.get(9, Token::EMPTY, Time::from_secs(3)).is_none());
+        assert!(all.get(1, Token::EMPTY, Time::from_secs(3)).is_some(), "and nobody went for it");
         all.insert(8, body(40), &s, Time::from_secs(10));
         all.forget_old(s.transfer_idle, Time::from_secs(70));
         assert_eq!((all.all.len(), all.bytes), (0, 0));

@@ -9,7 +9,7 @@ use thalweg_wire::{Span, Time};
 use crate::peer::Peers;
 use crate::slots::{NONE, Slots};
 use crate::timers::{TimerKind, Timers};
-use crate::{Datagrams, Encoder, Kind, SharedBody, Token, Transmission, empty};
+use crate::{Datagrams, Delivery, Encoder, Kind, SharedBody, Token, Transmission, empty};
 
 /// Whose confirmable message it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub(crate) struct Sending {
     transmissions: u8,
     /// Whether there is a newer state to be told in its place. RFC 7641 §4.5.2
     pub is_outdated: bool,
+    /// Whether it is repeated beyond MAX_RETRANSMIT, and nothing newer takes its place.
+    pub insists: bool,
 }
 
 /// What is to be done about a timer of a confirmable message.
@@ -82,8 +84,8 @@ pub(crate) enum Due {
     Done,
     /// Its owner has something newer to say in its place, by [`Endpoint::replace`]; the next repetition is planned.
     Replaceable(Owner),
-    /// It was given up.
-    GivenUp { owner: Owner, peer: u32 },
+    /// It was given up. `is_there`: though the peer was heard of meanwhile, and the message was not one that insists.
+    GivenUp { owner: Owner, peer: u32, is_there: bool },
 }
 
 /// Numbers for the counters of both sides.
@@ -108,6 +110,8 @@ pub(crate) struct Endpoint {
     dice: u64,
     /// Buffers of messages that have gone.
     spare: Vec<Vec<u8>>,
+    /// The last round trip that was measured and not asked for.
+    pub sample: Option<Span>,
 }
 
 /// Buffers kept, and how large one may be that is kept.
@@ -126,6 +130,7 @@ impl Endpoint {
             sendings_max,
             dice: seed | 1,
             spare: Vec::new(),
+            sample: None,
         }
     }
 
@@ -140,6 +145,14 @@ impl Endpoint {
     /// An empty buffer for [`Content::Encoded`].
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub fn give_back(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
     }
 
     /// The id of the next message to this peer; not one that is in flight.
@@ -197,6 +210,7 @@ impl Endpoint {
             id,
             transmissions: 0,
             is_outdated: false,
+            insists: false,
         });
         if at_once {
             self.start(index, now, out);
@@ -213,20 +227,30 @@ impl Endpoint {
         let first = self.peers.slots.get(peer)?.flying;
         let index = self.find_in(first, id)?;
         let sending = self.sendings.get(index)?;
-        let (owner, once, sent_at) = (sending.owner, sending.transmissions == 1, sending.sent_at);
+        let (owner, transmissions, sent_at) = (sending.owner, sending.transmissions, sending.sent_at);
+        let last_sent = sending.at - sending.wait;
         if let Some(record) = self.peers.slots.get_mut(peer) {
             record.proven = true;
             record.failures = 0;
-            // What was sent twice does not tell which was answered (Karn).
-            if once {
+            // What was sent twice does not tell which was answered (Karn); unless the answer comes sooner after the
+            // second than it could: then it is the first one's. The mean says nothing of the least where round trips vary;
+            // to take an answer to the second for one to the first would measure our own wait, and lengthen the next.
+            let least = record.round_trip.saturating_sub(record.deviation().saturating_mul(4));
+            let too_soon = u64::from(least) * 1000 / 2;
+            let is_early = transmissions == 2 && now.since(last_sent).nanos() < too_soon;
+            if transmissions == 1 || (is_early && self.transmission.adaptive_least.is_some()) {
                 let sample = (now.since(sent_at).nanos() / 1000).clamp(1, u64::from(u32::MAX / 8)) as u32;
-                let old = record.round_trip;
-                if old == 0 {
+                if record.round_trip == 0 {
                     // The slow pace of those of whom nothing is known is over.
                     record.paced_until = now;
                     record.pace_timer = false;
                 }
-                record.round_trip = if old == 0 { sample } else { (old * 7 / 8 + sample / 8).max(1) };
+                record.measured(sample);
+                if transmissions == 1 {
+                    self.sample = Some(now.since(sent_at));
+                }
+            } else {
+                record.unmeasured = record.unmeasured.saturating_add(1);
             }
         }
         self.remove(index, now, out);
@@ -252,7 +276,6 @@ impl Endpoint {
 
     /// A timer of a confirmable message came up.
     pub fn due(&mut self, index: u32, now: Time, out: &mut Datagrams) -> Due {
-        let max_retransmit = self.transmission.max_retransmit;
         let generation = self.sendings.generation(index);
         let Some(sending) = self.sendings.get_mut(index) else { return Due::Done };
         if sending.at > now {
@@ -260,15 +283,25 @@ impl Endpoint {
             return Due::Done;
         }
         let (peer, owner) = (sending.peer, sending.owner);
-        if sending.transmissions > max_retransmit {
+        let may_repeat = self.transmission.may_repeat(sending.transmissions, now.since(sending.sent_at));
+        let insists = sending.insists && sending.transmissions < Delivery::INSISTING;
+        if !may_repeat && !insists {
             self.counts.timeouts += 1;
+            let (sent_at, may_be_unlucky) = (sending.sent_at, !sending.insists);
+            let mut is_there = false;
             if let Some(record) = self.peers.slots.get_mut(peer) {
                 record.failures = record.failures.saturating_add(1);
+                is_there = may_be_unlucky && record.was_heard_since(sent_at);
             }
             self.remove(index, now, out);
-            return Due::GivenUp { owner, peer };
+            return Due::GivenUp { owner, peer, is_there };
         }
-        sending.wait = Span::from_nanos(sending.wait.nanos().saturating_mul(2));
+        // Who was heard of since the last repetition can be reached: it was lost by itself, and nothing is congested.
+        let is_reached = self.transmission.adaptive_least.is_some()
+            && self.peers.slots.get(peer).is_some_and(|peer| peer.was_heard_since(sending.at - sending.wait));
+        if may_repeat && !is_reached {
+            sending.wait = Span::from_nanos(sending.wait.nanos().saturating_mul(2));
+        }
         sending.at = now + sending.wait;
         sending.transmissions += 1;
         self.timers.set(sending.at, TimerKind::Sending, index, generation);
@@ -308,7 +341,9 @@ impl Endpoint {
 
     fn start(&mut self, index: u32, now: Time, out: &mut Datagrams) {
         // ACK_TIMEOUT to ACK_TIMEOUT * ACK_RANDOM_FACTOR. RFC 7252 §4.2
-        let least = self.transmission.ack_timeout.nanos();
+        let peer = self.sendings.get(index).and_then(|sending| self.peers.slots.get(sending.peer));
+        let known = peer.map_or((0, 0, 0), |peer| (peer.round_trip, peer.deviation(), peer.unmeasured));
+        let least = self.transmission.first_wait(known.0, known.1, known.2).nanos();
         let spread = least.saturating_mul(u64::from(self.transmission.ack_random_percent.max(100) - 100)) / 100;
         let wait = Span::from_nanos(least.saturating_add(self.throw() % spread.saturating_add(1).max(1)));
         let generation = self.sendings.generation(index);
@@ -382,12 +417,8 @@ impl Endpoint {
     }
 
     fn reclaim(&mut self, content: Content) {
-        if let Content::Encoded(mut buffer) = content
-            && self.spare.len() < SPARE_MAX
-            && buffer.capacity() <= SPARE_BYTES_MAX
-        {
-            buffer.clear();
-            self.spare.push(buffer);
+        if let Content::Encoded(buffer) = content {
+            self.give_back(buffer);
         }
     }
 
@@ -455,7 +486,7 @@ mod tests {
         let first = at[1];
         assert!((2_000_000_000..=3_000_000_000).contains(&first), "{first}");
         assert_eq!(at, [0, first, first * 3, first * 7, first * 15]);
-        assert_eq!(ends, Some((first * 31, Due::GivenUp { owner: Owner::Nobody, peer })));
+        assert_eq!(ends, Some((first * 31, Due::GivenUp { owner: Owner::Nobody, peer, is_there: false })));
         assert_eq!((endpoint.sendings.len(), endpoint.timers.next()), (0, Time::NEVER));
     }
 

@@ -11,6 +11,9 @@ pub(crate) const SEQUENCE: u32 = (1 << 24) - 1;
 /// How many message ids of an observation are remembered, for resets. RFC 7641 §3.6
 const IDS: usize = 4;
 
+/// How many notifications in a row are given up before an observer that is heard of is taken for gone.
+const GIVEN_UP_MAX: u8 = 3;
+
 /// What a server keeps of an observation. There may be a hundred thousand: whatever is added here is paid that often.
 #[derive(Debug)]
 pub(crate) struct Relation {
@@ -26,6 +29,8 @@ pub(crate) struct Relation {
     pub next_wanting: u32,
     /// The confirmable notification in flight.
     pub sending: u32,
+    /// The body in blocks that the observer is to have fetched before the next leaves, if none may be missed.
+    pub fetching: u32,
     /// The number of the last notification.
     pub sequence: u32,
     /// When a notification was last confirmed, in seconds.
@@ -40,6 +45,8 @@ pub(crate) struct Relation {
     pub token: Token,
     /// Notifications since one was confirmable.
     pub unconfirmed: u8,
+    /// Notifications given up in a row.
+    given_up: u8,
     pub block_exponent: u8,
     /// Whether its registration has been answered.
     pub is_active: bool,
@@ -65,6 +72,7 @@ impl Relation {
             before: NONE,
             next_wanting: NONE,
             sending: NONE,
+            fetching: NONE,
             // Numbers rise with time also over the end of an observation and the begin of the next with its token, and
             // not faster than may be: 2^23 in 256 s. RFC 7641 §4.4
             sequence: (now.nanos() >> 15) as u32 & SEQUENCE,
@@ -75,6 +83,7 @@ impl Relation {
             has_ids: false,
             token,
             unconfirmed: 0,
+            given_up: 0,
             block_exponent,
             is_active: false,
             wants: false,
@@ -108,6 +117,14 @@ impl Relation {
     pub fn confirm(&mut self, now: Time) {
         self.confirmed_at = now.since(Time::ZERO).secs() as u32;
         self.unconfirmed = 0;
+        self.given_up = 0;
+    }
+
+    /// A notification was given up: whether an observer that is there is told again. As often, with the repetitions of each,
+    /// as one that insists is sent.
+    pub fn has_patience(&mut self) -> bool {
+        self.given_up = self.given_up.saturating_add(1);
+        self.given_up < GIVEN_UP_MAX
     }
 
     /// Whether it has been unconfirmed for too long.
@@ -124,7 +141,7 @@ impl Relation {
     /// Whether the next notification has to be confirmable, and whether it had better be.
     #[inline]
     pub fn confirmation(&self, delivery: Delivery, confirm_every: u8, round_trip: u32, now: Time) -> (bool, bool) {
-        let must = delivery == Delivery::Confirmable || self.is_check_due(now);
+        let must = matches!(delivery, Delivery::Confirmable | Delivery::Insistent) || self.is_check_due(now);
         let better = round_trip == 0 || self.unconfirmed.saturating_add(1) >= confirm_every;
         (must, delivery == Delivery::Auto && better)
     }

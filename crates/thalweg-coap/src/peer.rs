@@ -21,6 +21,10 @@ pub(crate) struct Peer {
     seen: u32,
     /// Estimate of the round trip in microseconds; 0: unknown.
     pub round_trip: u32,
+    /// Estimate of how much it deviates, in [`DEVIATION_UNIT`]s.
+    deviation: u16,
+    /// Answers in a row that could not be measured.
+    pub unmeasured: u8,
     /// First request that waits for the application.
     pub exchanges: u32,
     /// First observation.
@@ -55,7 +59,31 @@ pub(crate) struct Peer {
     incarnation: u32,
 }
 
+/// A deviation of six and a half seconds fits into sixteen bits.
+const DEVIATION_UNIT: u32 = 100;
+
 impl Peer {
+    /// How much the round trip deviates, in microseconds.
+    pub fn deviation(&self) -> u32 {
+        u32::from(self.deviation) * DEVIATION_UNIT
+    }
+
+    /// A round trip was measured, in microseconds. RFC 6298 §2
+    pub fn measured(&mut self, sample: u32) {
+        let old = self.round_trip;
+        let apart = if old == 0 { sample / 2 } else { sample.abs_diff(old) };
+        let before = if old == 0 { apart } else { self.deviation() };
+        let deviation = before / 4 * 3 + apart / 4;
+        self.deviation = u16::try_from(deviation / DEVIATION_UNIT).unwrap_or(u16::MAX);
+        self.round_trip = if old == 0 { sample } else { (old * 7 / 8 + sample / 8).max(1) };
+        self.unmeasured = 0;
+    }
+
+    /// Whether it was heard of since then; not in the same second, which is as fine as it is known.
+    pub fn was_heard_since(&self, time: Time) -> bool {
+        u64::from(self.seen) > time.since(Time::ZERO).secs()
+    }
+
     /// Whether nothing is going on with it that must not be forgotten.
     fn is_idle(&self) -> bool {
         self.relation_count == 0 && self.in_flight == 0 && self.waiting_count == 0
@@ -132,6 +160,8 @@ impl Peers {
             requests_until: Time::ZERO,
             seen: now.since(Time::ZERO).secs() as u32,
             round_trip: 0,
+            deviation: 0,
+            unmeasured: 0,
             exchanges: NONE,
             relations: NONE,
             flying: NONE,

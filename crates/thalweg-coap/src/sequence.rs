@@ -56,6 +56,13 @@ impl Sequence {
         Sequence::new(self.0 + 1)
     }
 
+    /// Whether so few notifications lie between that it is the same observation that goes on: numbers of a new one begin
+    /// anywhere.
+    #[inline]
+    pub const fn is_close_behind(self, other: Sequence) -> bool {
+        self.0.wrapping_sub(other.0) & Sequence::MASK <= 4096
+    }
+
     /// Whether a notification of this number is newer than one of number `other` that came `seconds` before it.
     #[inline]
     pub const fn is_newer_than(self, other: Sequence, seconds: u64) -> bool {

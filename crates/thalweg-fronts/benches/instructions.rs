@@ -24,12 +24,13 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 13] = [
+const OPERATIONS: [Operation; 14] = [
     ("path_qos0", |count| path(QoS::AtMostOnce, 1, Version::V311, count)),
     ("path_qos0_v5", |count| path(QoS::AtMostOnce, 1, Version::V5, count)),
     ("path_qos1_with_both_acks", |count| path(QoS::AtLeastOnce, 1, Version::V311, count)),
     ("path_qos1_written_down", |count| written_down(count)),
     ("path_qos2_with_all_acks", |count| path(QoS::ExactlyOnce, 1, Version::V311, count)),
+    ("path_qos0_to_group_of_4", group_of_4),
     ("path_amqp_transient", amqp_transient),
     ("path_amqp_confirmed", amqp_confirmed),
     ("path_coap_put", |count| coap_put(Kind::Confirmable, false, count)),
@@ -190,6 +191,35 @@ fn path(qos: QoS, receivers: u32, version: Version, count: u32) {
         bench.links.take_dirty(&mut bench.dirty);
     }
     assert_eq!(bench.kernel.totals().in_flight, 0, "everything is settled");
+}
+
+/// Messages that four share; nothing is known of the members but what was sent to them.
+fn group_of_4(count: u32) {
+    let mut bench = Bench::new(Limits::default());
+    let members: Vec<LinkId> = (0..4)
+        .map(|number| {
+            let (link, mut client) = bench.connect(&format!("member-{number}"), Version::V311);
+            let filters = &[("$share/group/plant/+/temperature", SubscribeOptions::default())];
+            let mut bytes = Vec::new();
+            let subscribe = SubscribeOut { id: 1, filters, ..SubscribeOut::default() };
+            client.subscribe(&subscribe, &mut bytes).expect("small");
+            bench.drive(link, &bytes);
+            bench.take(link);
+            link
+        })
+        .collect();
+    let (publisher, mut client) = bench.connect("publisher", Version::V311);
+    let mut input = Vec::new();
+    for _ in 0..BATCH {
+        let publish = PublishOut { topic: TOPIC, payload: &PAYLOAD, ..PublishOut::default() };
+        client.publish(&publish, &mut input).expect("connected");
+    }
+    for _ in 0..count / BATCH {
+        bench.drive(publisher, &input);
+        bench.links.take_dirty(&mut bench.dirty);
+        let delivered: usize = members.iter().map(|member| bench.discard(*member)).sum();
+        assert_eq!(delivered, input.len(), "each has one receiver");
+    }
 }
 
 /// At-least-once messages for a session that outlives the broker: written down, delivered, acknowledged both ways, and

@@ -6,56 +6,11 @@
 //!
 //! *Must never know:* a link, the kernel, a message.
 
-use std::borrow::Cow;
+pub use thalweg_model::place::{Place, place};
 pub use thalweg_model::syntax::{
     CANONICAL, Codes, DOTTED as AMQP, DOTTED_ARROW as ACTIVEMQ, SLASHED as SLASH, Syntax, read_level, write_key,
     write_level,
 };
-
-/// What a canonical address names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// A queue.
-    Queue {
-        /// The tenant; empty for the default one.
-        tenant: &'a str,
-        /// Its name, as clients say it.
-        name: Cow<'a, str>,
-    },
-    /// What was published to an exchange.
-    Exchange {
-        /// The tenant; empty for the default one.
-        tenant: &'a str,
-        /// The exchange's name, as clients say it.
-        name: Cow<'a, str>,
-        /// The key's words as levels; [`write_key`] makes a key of them.
-        words: &'a str,
-    },
-    /// Any other address.
-    Plain {
-        /// The tenant; empty for the default one.
-        tenant: &'a str,
-        /// The address within the tenant.
-        address: &'a str,
-    },
-}
-
-/// What a canonical address names.
-pub fn place(canonical: &str) -> Place<'_> {
-    let plain = Place::Plain { tenant: "", address: canonical };
-    let Some(reserved) = canonical.strip_prefix('$') else { return plain };
-    let (first, rest) = reserved.split_once('/').unwrap_or((reserved, ""));
-    let (kind, tenant) = first.split_once('@').unwrap_or((first, ""));
-    match kind {
-        "q" if !rest.contains('/') => Place::Queue { tenant, name: read_level(rest) },
-        "x" => {
-            let (name, words) = rest.split_once('/').unwrap_or((rest, ""));
-            Place::Exchange { tenant, name: read_level(name), words }
-        }
-        "t" if !tenant.is_empty() => Place::Plain { tenant, address: rest },
-        _ => plain,
-    }
-}
 
 /// Appends the canonical address of a plain address in a tenant.
 pub fn in_tenant(tenant: &str, address: &str, out: &mut String) {

@@ -72,7 +72,7 @@ pub struct Capabilities {
     /// How a subscriber gets last values.
     pub last_value_out: &'static str,
     /// How a receiver is told that a message may have come before.
-    pub redelivered: Redelivered,
+    pub redelivered: Option<&'static str>,
     /// How a message is sent to a queue, and how one is taken from it.
     pub queue: &'static str,
     /// How a client joins the group `g` on the filter `a/+`.
@@ -147,17 +147,6 @@ pub enum ExpiryUnit {
     Milliseconds,
 }
 
-/// How a receiver is told that a message may have come before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Redelivered {
-    /// On every repetition, whoever gets it.
-    ToAnybody(&'static str),
-    /// Only to the session that had it.
-    ToItsSession(&'static str),
-    /// Not at all: what was taken is settled.
-    Never,
-}
-
 const MQTT_SYNTAX: Syntax = Syntax {
     example: "a/b",
     separator: '/',
@@ -184,7 +173,7 @@ pub const MQTT_3: Capabilities = Capabilities {
     priority_max: None,
     last_value_in: Some("retain flag"),
     last_value_out: "always",
-    redelivered: Redelivered::ToItsSession("DUP"),
+    redelivered: Some("DUP"),
     queue: "publish to `$q/name`, subscribe to `$share/name/$q/name`",
     group: Some("`$share/g/a/+`"),
 };
@@ -218,7 +207,7 @@ pub const AMQP: Capabilities = Capabilities {
     priority_max: Some(255),
     last_value_in: Some("header `x-retain: set`"),
     last_value_out: "argument `x-last-value: true` of bind",
-    redelivered: Redelivered::ToAnybody("`redelivered`"),
+    redelivered: Some("`redelivered`"),
     queue: "default exchange, key `name`; consume from `name`",
     group: Some("consume from `$g/g/a/+`"),
 };
@@ -240,7 +229,7 @@ pub const STOMP: Capabilities = Capabilities {
     priority_max: Some(255),
     last_value_in: Some("header `retain:set`"),
     last_value_out: "header `x-last-value:true` of SUBSCRIBE",
-    redelivered: Redelivered::ToAnybody("`redelivered:true`"),
+    redelivered: Some("`redelivered:true`"),
     queue: "send to and subscribe to `/queue/name`",
     group: Some("subscribe to `/amq/queue/$g/g/a/+`"),
 };
@@ -262,7 +251,7 @@ pub const COAP: Capabilities = Capabilities {
     priority_max: None,
     last_value_in: Some("every `PUT`"),
     last_value_out: "`GET`, and the first notification",
-    redelivered: Redelivered::Never,
+    redelivered: None,
     queue: "`POST` to and `GET` from `/q/name`",
     group: None,
 };
@@ -400,8 +389,6 @@ pub enum Rule {
     MillisecondsLeft,
     /// Kept, and not counted down.
     AsSent,
-    /// Another client gets it, unflagged.
-    Unflagged,
     /// The newest value for certain, those before it maybe.
     NewestValue,
     /// A media type without a number is bytes.
@@ -409,7 +396,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    const ALL: [Rule; 13] = [
+    const ALL: [Rule; 12] = [
         Rule::OtherSyntax,
         Rule::CutKey,
         Rule::FirstOfName,
@@ -420,7 +407,6 @@ impl Rule {
         Rule::SecondsLeft,
         Rule::MillisecondsLeft,
         Rule::AsSent,
-        Rule::Unflagged,
         Rule::NewestValue,
         Rule::OctetStream,
     ];
@@ -461,10 +447,6 @@ impl Rule {
             Rule::AsSent => {
                 ("as sent", "As the publisher wrote it, as RabbitMQ does; the message is dropped in time all the same.")
             }
-            Rule::Unflagged => (
-                "unflagged",
-                "Another subscriber of the group gets it, without a flag: DUP tells a session of its own messages only.",
-            ),
             Rule::NewestValue => (
                 "newest",
                 "What comes is in order and ends with the newest; a value that another has replaced before it could leave \
@@ -545,11 +527,8 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
             (_, Some(ExpiryUnit::Milliseconds)) => Cell::Rule(Rule::MillisecondsLeft),
         },
         Aspect::Priority => exact_if(from.priority_max.is_some(), to.priority_max.is_some()),
-        Aspect::Redelivery => match to.redelivered {
-            Redelivered::ToAnybody(_) => Cell::Exact,
-            Redelivered::ToItsSession(_) => Cell::Rule(Rule::Unflagged),
-            Redelivered::Never => Cell::Unasked,
-        },
+        // Whoever takes without settling is never asked.
+        Aspect::Redelivery => to.redelivered.map_or(Cell::Unasked, |_| Cell::Exact),
     }
 }
 
@@ -633,11 +612,7 @@ pub fn document() -> String {
         ("priority", |c| c.priority_max.map_or("–".to_owned(), |max| format!("0 to {max}"))),
         ("last value, set by", |c| or_dash(c.last_value_in)),
         ("last value, asked by", |c| c.last_value_out.to_owned()),
-        ("delivered before", |c| match c.redelivered {
-            Redelivered::ToAnybody(how) => how.to_owned(),
-            Redelivered::ToItsSession(how) => format!("{how}, to the session that had it"),
-            Redelivered::Never => "–".to_owned(),
-        }),
+        ("delivered before", |c| or_dash(c.redelivered)),
         ("queue `name`", |c| c.queue.to_owned()),
         ("group `g` on `a/+`", |c| or_dash(c.group)),
     ];
@@ -668,7 +643,7 @@ mod tests {
         for protocol in Protocol::ALL {
             for aspect in Aspect::ALL {
                 let heard = cell(protocol, protocol, aspect);
-                let own = [Rule::SecondsLeft, Rule::MillisecondsLeft, Rule::AsSent, Rule::Unflagged, Rule::NewestValue];
+                let own = [Rule::SecondsLeft, Rule::MillisecondsLeft, Rule::AsSent, Rule::NewestValue];
                 let can_answer = protocol.capabilities().reply_to.is_some();
                 assert!(
                     matches!(heard, Cell::Exact | Cell::Unsaid | Cell::Unasked)

@@ -14,13 +14,16 @@ mod batch;
 pub mod capabilities;
 pub mod coap;
 mod link;
+mod load;
 mod login;
 pub mod mqtt;
 pub mod native;
 mod probe;
+mod stamp;
 pub mod stomp;
 
 pub use batch::Batch;
 pub use link::{Driven, Front, Link, Links, LinksLimits, Stopped};
+pub use load::LoadCounts;
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};

@@ -1,5 +1,7 @@
 //! Connections without their sockets: protocol machine and output buffer of each, by number.
 
+mod output;
+
 use crate::amqp::AmqpFront;
 use crate::batch::{Batch, Gathering};
 use crate::coap::{self, CoapFront, CoapStreamFront, Told};
@@ -82,111 +84,11 @@ pub struct Link {
     /// Nothing is read before this time: the peer is over its rate.
     pub pause_until: Option<Time>,
     pub(crate) session: Option<SessionId>,
+    /// It ends because nothing was heard for too long.
+    silent: bool,
+    /// Its own high-water mark, if that is lower than everybody's.
+    high: usize,
     dirty: bool,
-}
-
-impl Link {
-    /// Makes room in a large output: in one step up to its limit, because each smaller step would leave a block behind
-    /// for the allocator to keep. The limits count what waits, so what is sent should not stay long beside it.
-    #[cold]
-    fn make_room(&mut self, needed: usize, output_max: usize) {
-        if self.sent >= self.out.len() / 4 {
-            self.forget_sent();
-        } else {
-            let to_limit = output_max.saturating_sub(self.waiting());
-            self.out.reserve_exact(needed + to_limit.max(self.out.len() / 4));
-        }
-    }
-
-    /// What may be sent now.
-    #[inline]
-    pub fn sendable(&self) -> &[u8] {
-        let end = match self.held.front() {
-            None => self.out.len(),
-            Some((from, _)) => (from - self.gone) as usize,
-        };
-        self.out.get(self.sent..end).unwrap_or_default()
-    }
-
-    /// All bytes in the output, those that are sent and those that must wait included.
-    pub fn output(&self) -> &[u8] {
-        &self.out
-    }
-
-    /// So many bytes of [`Link::sendable`] are sent.
-    #[inline]
-    pub fn advance(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent == self.out.len() {
-            self.gone += self.sent as u64;
-            self.out.clear();
-            self.sent = 0;
-        }
-    }
-
-    /// How many bytes wait to be sent, those included that must wait for the journal.
-    #[inline]
-    pub fn waiting(&self) -> usize {
-        self.out.len() - self.sent
-    }
-
-    /// Keeps a buffer that never drains wholly from growing with what it has sent, if that moves less than was sent.
-    pub fn slim_down(&mut self, sent_min: usize) {
-        if self.sent > sent_min && self.sent > self.out.len() / 2 {
-            self.forget_sent();
-        }
-    }
-
-    /// Bytes of memory of the output.
-    pub fn capacity(&self) -> usize {
-        self.out.capacity()
-    }
-
-    /// Gives the memory of an empty output back.
-    pub fn give_back(&mut self) {
-        if self.out.is_empty() {
-            self.out = Vec::new();
-        }
-    }
-
-    fn forget_sent(&mut self) {
-        self.out.drain(..self.sent);
-        self.gone += self.sent as u64;
-        self.sent = 0;
-    }
-
-    /// Whether the peer has been let in.
-    pub fn is_connected(&self) -> bool {
-        match &self.front {
-            Front::Mqtt(front) => front.is_connected(),
-            Front::Amqp(front) => front.is_connected(),
-            Front::Stomp(front) => front.is_connected(),
-            Front::CoapStream(front) => front.is_connected(),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => true,
-        }
-    }
-
-    /// Whether input must wait, because it is being checked who the peer is.
-    pub fn holds_input(&self) -> bool {
-        match &self.front {
-            Front::Mqtt(front) => front.holds_input(),
-            Front::Amqp(front) => front.holds_input(),
-            Front::Stomp(front) => front.holds_input(),
-            Front::CoapStream(front) => front.holds_input(),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => false,
-        }
-    }
-
-    /// What the peer did wrong, if that is why the link ends.
-    pub fn fault(&self) -> Option<String> {
-        match &self.front {
-            Front::Mqtt(front) => front.fault().map(ToString::to_string),
-            Front::Amqp(front) => front.fault().map(ToString::to_string),
-            Front::Stomp(front) => front.fault().map(ToString::to_string),
-            Front::CoapStream(front) => front.fault().map(ToString::to_string),
-            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => None,
-        }
-    }
 }
 
 /// How far [`Links::drive`] came.
@@ -218,6 +120,8 @@ pub struct Links {
     dirty: Vec<LinkId>,
     /// Bytes written since the last [`Links::take_dirty`].
     unflushed: usize,
+    /// A link is above its own high-water mark, which is low so that it is flushed often.
+    is_short_full: bool,
     /// Links whose output was above the high-water mark while the current input was handled.
     congested: Vec<LinkId>,
     logins: Vec<(LinkId, LoginAsk)>,
@@ -233,6 +137,7 @@ pub struct Links {
     blocked: Option<&'static str>,
     /// What the CoAP fronts have in common.
     pub(crate) coap: coap::Shared,
+    pub(crate) load: crate::LoadCounts,
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -246,6 +151,7 @@ impl Links {
             limits,
             dirty: Vec::new(),
             unflushed: 0,
+            is_short_full: false,
             congested: Vec::new(),
             logins: Vec::new(),
             outbox: Vec::new(),
@@ -255,6 +161,7 @@ impl Links {
             fetches: Vec::new(),
             blocked: None,
             coap: coap::Shared::default(),
+            load: crate::LoadCounts::default(),
             probe: None,
         }
     }
@@ -276,6 +183,8 @@ impl Links {
             closing: false,
             pause_until: None,
             session: None,
+            silent: false,
+            high: usize::MAX,
             dirty: false,
         };
         match self.free.pop() {
@@ -294,8 +203,9 @@ impl Links {
     pub fn close(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
         coap::close(self, id, now, kernel);
         let Some(link) = self.get_mut(id) else { return };
+        let how = if link.silent { Closing::Silent } else { Closing::Lost };
         if let Some(session) = link.session.take() {
-            kernel.close_link(session, id, Closing::Lost, None, now, self);
+            kernel.close_link(session, id, how, None, now, self);
         }
         if let Some(slot) = self.links.get_mut(id.0 as usize)
             && slot.take().is_some()
@@ -417,6 +327,7 @@ impl Links {
                 Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => return,
             }
             link.closing = true;
+            link.silent = true;
             self.mark_dirty(id);
         }
     }
@@ -461,7 +372,33 @@ impl Links {
     pub fn on_login_expired(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
         if let Some(session) = self.get(id).and_then(|link| link.session) {
             self.disconnect(id, CloseReason::NotAuthorized);
-            kernel.close_link(session, id, Closing::Lost, None, now, self);
+            kernel.close_link(session, id, Closing::Cut, None, now, self);
+        }
+    }
+
+    /// From now on a link whose output is above so many bytes is congested, and all are flushed before more is read.
+    pub fn limit_output(&mut self, id: LinkId, high: usize) {
+        if let Some(link) = self.get_mut(id) {
+            link.high = high;
+        }
+    }
+
+    /// Whether the link's session is a member of any group.
+    pub fn is_in_group(&self, id: LinkId, kernel: &Kernel) -> bool {
+        self.get(id).and_then(|link| link.session).is_some_and(|session| kernel.is_in_group(session))
+    }
+
+    /// What the network takes for a round trip to the link's peer.
+    pub fn on_round_trip(&mut self, id: LinkId, least: Span, jitter: Span, kernel: &mut Kernel) {
+        if let Some(session) = self.get(id).and_then(|link| link.session) {
+            kernel.round_trip_measured(session, least, jitter);
+        }
+    }
+
+    /// The link's socket takes nothing more, however little waits in its output; until [`Links::on_drained`].
+    pub fn on_full(&mut self, id: LinkId, kernel: &mut Kernel) {
+        if let Some(session) = self.get(id).and_then(|link| link.session) {
+            kernel.link_blocked(session, id);
         }
     }
 
@@ -479,6 +416,7 @@ impl Links {
         std::mem::swap(&mut self.dirty, into);
         self.dirty.clear();
         self.unflushed = 0;
+        self.is_short_full = false;
         for id in into.iter() {
             if let Some(link) = self.get_mut(*id) {
                 link.dirty = false;
@@ -489,7 +427,7 @@ impl Links {
     /// Whether so much waits to be flushed that it should be flushed before more is written.
     #[inline]
     pub fn should_flush(&self) -> bool {
-        self.unflushed >= self.limits.unflushed_max
+        self.unflushed >= self.limits.unflushed_max || self.is_short_full
     }
 
     /// Whether any link has something to flush.
@@ -699,6 +637,18 @@ impl Effects for Links {
         }
     }
 
+    fn end_line(&mut self, id: LinkId, line: u16) -> bool {
+        // Others have no word for it.
+        let ended = self.write(id, |front, out| match front {
+            Front::Amqp(front) => {
+                front.end_line(line, out);
+                true
+            }
+            _ => false,
+        });
+        ended == Some(true)
+    }
+
     fn send(&mut self, shard: ShardId, message: ShardMessage) {
         self.outbox.push((shard, message));
     }
@@ -737,12 +687,12 @@ impl Effects for Links {
             return Sent::TooLarge;
         }
         self.unflushed += link.out.len() - before;
-        let waiting = link.waiting();
+        let (waiting, high) = (link.waiting(), link.high);
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
         }
-        self.wrote(id, waiting)
+        self.wrote(id, waiting, high)
     }
 
     fn consumer_ended(&mut self, id: LinkId, line: u16, consumer: u32) {
@@ -800,7 +750,10 @@ impl Effects for Links {
     }
 
     fn last_value_read(&mut self, id: LinkId, ticket: Ticket, value: Option<&Message>) {
-        self.coap.tell(id, Told::Read { ticket, value: value.cloned() });
+        match self.is_coap(id) {
+            true => self.coap.tell(id, Told::Read { ticket, value: value.cloned() }),
+            false => self.write_last_value(id, ticket, value),
+        }
     }
 
     fn last_values_listed(&mut self, id: LinkId, ticket: Ticket, values: Vec<Message>, complete: bool) {
@@ -830,6 +783,16 @@ impl Effects for Links {
 }
 
 impl Links {
+    /// A last value that a peer of a stream has asked for.
+    #[cold]
+    fn write_last_value(&mut self, id: LinkId, ticket: Ticket, value: Option<&Message>) {
+        self.write(id, |front, out| match front {
+            Front::Amqp(front) => front.last_value_read(ticket, value, out),
+            Front::Stomp(front) => front.last_value_read(ticket, value, out),
+            _ => {}
+        });
+    }
+
     fn is_coap(&self, id: LinkId) -> bool {
         self.get(id).is_some_and(|link| link.front.is_coap())
     }
@@ -865,12 +828,12 @@ impl Links {
             return Sent::TooLarge;
         }
         self.unflushed += link.out.len() - before;
-        let waiting = link.waiting();
+        let (waiting, high) = (link.waiting(), link.high);
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
         }
-        self.wrote(id, waiting)
+        self.wrote(id, waiting, high)
     }
 
     /// Others get theirs out of queues, or watch.
@@ -885,10 +848,11 @@ impl Links {
 
     /// A delivery is in the output of a link in which so much waits now.
     #[inline(always)]
-    fn wrote(&mut self, id: LinkId, waiting: usize) -> Sent {
-        if waiting <= self.limits.output_high {
+    fn wrote(&mut self, id: LinkId, waiting: usize, high: usize) -> Sent {
+        if waiting <= self.limits.output_high.min(high) {
             return Sent::Room;
         }
+        self.is_short_full |= high != usize::MAX;
         if self.congested.last() != Some(&id) {
             self.congested.push(id);
         }

@@ -1,7 +1,9 @@
 //! Matching, for `cargo xtask bench-instructions`: `list` names the operations, `NAME COUNT` does one COUNT times.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use thalweg_kernel::access::Access;
+use thalweg_kernel::balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Place, Terms};
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
@@ -14,7 +16,7 @@ use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 7] = [
+const OPERATIONS: [Operation; 13] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
@@ -22,6 +24,12 @@ const OPERATIONS: [Operation; 7] = [
     ("publish_to_queue_settled_when_sent", |count| through_queue(false, count)),
     ("publish_to_queue_and_settle", |count| through_queue(true, count)),
     ("publish_to_100_watches_and_take", watched),
+    ("publish_to_group_of_4", group_of_4),
+    ("choose_of_3", |count| choose(3, count)),
+    ("choose_of_1000", |count| choose(1_000, count)),
+    ("balance_message_of_3", |count| balance(3, count)),
+    ("balance_message_of_10", |count| balance(10, count)),
+    ("balance_message_of_1000", |count| balance(1_000, count)),
 ];
 
 /// Addresses that are published to in turn.
@@ -167,6 +175,102 @@ fn watched(count: u32) {
     assert_eq!(out.0, 100 * count, "each is told once");
 }
 
+/// Publishing to an address that four share; nothing is known of the members but what was sent to them.
+fn group_of_4(count: u32) {
+    let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
+    let mut out = Nowhere(0);
+    let now = Time::from_secs(1);
+    let address = address(1);
+    for link in 0..4 {
+        let member = open(&mut kernel, &format!("member-{link}"), link, &mut out);
+        let wish = Wish {
+            filter: &address,
+            group: Some("group"),
+            reliability: Reliability::AtMostOnce,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        kernel.subscribe(member, 1, &[wish], now, &mut out);
+    }
+    let publisher = open(&mut kernel, "publisher", 4, &mut out);
+    for _ in 0..count {
+        kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
+    }
+    assert_eq!(out.0, count, "each message has one receiver");
+}
+
+/// All that a group's balancer does for a message: it comes, its member is chosen, it is sent and acknowledged.
+fn balance(members: u32, count: u32) {
+    let mut crew = Crew::new(members);
+    (0..count).for_each(|_| crew.work());
+    assert!(crew.queue.len() < 4 * members as usize, "they keep up");
+}
+
+/// The choice alone, again and again, at a moment like most: four of five have something to do.
+fn choose(members: u32, count: u32) {
+    let mut crew = Crew::new(members);
+    (0..5 * members).for_each(|_| crew.work());
+    let head = Head { queued: crew.queue.len() + 1, size: 36, turn: 0, random: 7, once: false, again: false };
+    for _ in 0..count {
+        black_box(crew.balancer.choose(black_box(&head), crew.now, &mut |_| true));
+    }
+}
+
+/// Members of a group, half of them twice as fast as the others. All together they have work for four fifths of their
+/// time.
+struct Crew {
+    balancer: Balancer,
+    now: Time,
+    gap: Span,
+    queue: VecDeque<u64>,
+    /// What fast and slow members have: when it is acknowledged, where and under which tag.
+    working: [VecDeque<(Time, Place, u64)>; 2],
+    came: u64,
+}
+
+impl Crew {
+    const FAST: Span = Span::from_millis(10);
+    const ROUND_TRIP: Span = Span::from_nanos(400_000);
+
+    fn new(members: u32) -> Self {
+        let mut balancer = Balancer::new(GroupStrategy::Adaptive);
+        let now = Time::from_secs(1);
+        for _ in 0..members {
+            balancer.join(Terms { round_trip: Self::ROUND_TRIP, ..Terms::default() }, now);
+        }
+        let gap = Span::from_nanos(Self::FAST.nanos() * 5 / 3 / u64::from(members));
+        Crew { balancer, now, gap, queue: VecDeque::new(), working: Default::default(), came: 0 }
+    }
+
+    /// One message more comes, after whatever is done by then.
+    fn work(&mut self) {
+        self.now += self.gap;
+        for working in &mut self.working {
+            while let Some((_, place, tag)) = working.front().copied().filter(|(done, _, _)| *done <= self.now) {
+                working.pop_front();
+                assert!(self.balancer.acknowledged(place, tag, self.now), "it was sent");
+            }
+        }
+        self.balancer.arrived(self.now);
+        self.queue.push_back(self.came);
+        self.came += 1;
+        while let Some(&tag) = self.queue.front() {
+            let head = Head { queued: self.queue.len(), size: 36, turn: 0, random: tag, once: false, again: false };
+            let choice = self.balancer.choose(black_box(&head), self.now, &mut |_| true);
+            let Choice::Send(place) = choice else { break };
+            self.balancer.sent(place, &Parcel { tag, size: 36, settles: true, again: false }, self.now);
+            self.queue.pop_front();
+            let slow = u64::from(place % 2);
+            let took = Span::from_nanos(Self::FAST.nanos() * (1 + slow) + Self::ROUND_TRIP.nanos());
+            if let Some(working) = self.working.get_mut(slow as usize) {
+                working.push_back((self.now + took, place, tag));
+            }
+        }
+    }
+}
+
 fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> SessionId {
     let open = OpenSession {
         client,
@@ -178,6 +282,7 @@ fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> Sess
         access: Access::ALL,
         user: None,
         dialect: "none",
+        known_as: None,
         grants: Grants::default(),
     };
     let opened = kernel.open_session(open, Time::ZERO, out).expect("there is room");
@@ -196,6 +301,7 @@ fn draft(address: &str) -> Draft<'_> {
         properties: None,
         ticket: 0,
         native: None,
+        stamp: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who may publish, subscribe and receive what.
 
 use std::sync::Arc;
+use thalweg_model::presence::is_presence;
 use thalweg_model::{Filter, FilterError};
 
 /// What somebody wants to do.
@@ -231,16 +232,26 @@ impl Access {
         Some(Access { judged: Some(Judged { common: Arc::new(common), personal: None, otherwise }), own: true })
     }
 
-    /// Whether [`allows`](Access::allows) is always true.
+    /// Whether [`allows`](Access::allows) is always true, but for what nobody may.
     pub fn is_allow_all(&self) -> bool {
         self.judged.is_none()
     }
 
     /// Whether `permission` is given for `target`: a canonical address, or for [`Permission::Subscribe`] a canonical
-    /// filter without any `$share/group/` in front.
+    /// filter without any `$share/group/` in front. Whatever the rules say, nobody may publish where it is told who is here.
+    #[inline]
     pub fn allows(&self, permission: Permission, target: &str) -> bool {
-        let Some(judged) = &self.judged else { return true };
-        let lists = || std::iter::once(&judged.common).chain(&judged.personal);
+        if permission == Permission::Publish && is_presence(target) {
+            return false;
+        }
+        self.judged.as_ref().is_none_or(|judged| judged.allows(permission, target))
+    }
+}
+
+impl Judged {
+    fn allows(&self, permission: Permission, target: &str) -> bool {
+        let Judged { common, personal, otherwise } = self;
+        let lists = || std::iter::once(common).chain(personal);
         let applies = |list: &[(Permissions, Filter)]| {
             list.iter().any(|(permissions, pattern)| {
                 permissions.contains(permission)
@@ -253,7 +264,7 @@ impl Access {
         if lists().any(|compiled| applies(&compiled.deny)) {
             return false;
         }
-        judged.otherwise == Otherwise::Allow || lists().any(|compiled| applies(&compiled.allow))
+        *otherwise == Otherwise::Allow || lists().any(|compiled| applies(&compiled.allow))
     }
 }
 

@@ -163,6 +163,7 @@ impl Kernel {
         safety: Safety,
         fx: &mut E,
     ) {
+        self.messages_written += 1;
         let pending = std::mem::take(&mut self.pending_references);
         let references: SmallVec<[Reference<'_>; 4]> = pending
             .iter()
@@ -361,6 +362,7 @@ impl<'a> Draft<'a> {
             properties: message.properties(),
             ticket: 0,
             native: None,
+            stamp: None,
         }
     }
 }

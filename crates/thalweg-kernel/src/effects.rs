@@ -22,6 +22,11 @@ pub trait Effects {
     fn answer(&mut self, link: LinkId, ticket: Ticket, answer: &Answer);
     /// Ends a link; the kernel has already forgotten it.
     fn disconnect(&mut self, link: LinkId, why: CloseReason);
+    /// Ends one line of a link, whose consumers have not settled what they were given in time; the kernel forgets the line
+    /// right after. False if that cannot be said apart: then the whole link ends.
+    fn end_line(&mut self, _link: LinkId, _line: u16) -> bool {
+        false
+    }
     /// Hands a message to another shard's kernel.
     fn send(&mut self, shard: ShardId, message: ShardMessage);
     /// Puts a message out of a queue into the output of a consumer's link.
@@ -319,4 +324,6 @@ pub enum CloseReason {
     ShuttingDown,
     /// Its queue is full and its policy is to end the link then.
     QueueFull,
+    /// It has not settled what it was given through a group for longer than it may, and others would take it.
+    Stalled,
 }

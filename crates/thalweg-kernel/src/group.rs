@@ -1,24 +1,27 @@
 //! A group: several sessions share what one filter brings; each message goes to one of them.
 //!
 //! The group is a queue of its own. A message that no member can take waits in the group, not at a member, so a slow or
-//! dead member holds nothing back; what a member has not settled when its link ends returns to the group. Each shard
-//! keeps the group's local members and knows how many the other shards have; the shard that receives a publish picks a
-//! shard in proportion to members, and that shard picks the member.
+//! dead member holds nothing back; what a member has not settled when its link ends returns to the group. One shard owns
+//! the group, and only there does anything wait or is anybody chosen: see `group_home` for members on other shards.
 
+use crate::Kernel;
+use crate::balance::{GroupStrategy, LOOK_AHEAD};
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
-use crate::ids::{SessionId, ShardId, Tag};
+use crate::given_back::{BackId, GivenBack};
+use crate::group_home::{is_away, owner_of};
+use crate::group_policy::Policy;
+use crate::group_view::GroupCounters;
+use crate::ids::{SessionId, ShardId};
 use crate::journal::Record;
 use crate::ledger::DropReason;
-use crate::limits::GroupStrategy;
-use crate::queue::{HOME, is_queue_address};
+use crate::queue::is_queue_address;
 use crate::route_cache::{Sink, SinkKind};
-use crate::session::{Entry, Held, NO_GROUP, Pressure, SubscriptionIds};
+use crate::seats::{Chosen, Seats};
+use crate::session::{Entry, Held, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::subscribe::{PendingSubscribe, Wish};
-use crate::timers::TimerKind;
-use crate::window::SlotState;
-use crate::{Kernel, home};
+use crate::window::{Slot, SlotState};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Time};
@@ -35,20 +38,29 @@ pub(crate) struct Group {
     pub(crate) members: Vec<Member>,
     /// What other shards have, in the order of their numbers.
     pub(crate) peers: Vec<Peer>,
-    cursor: usize,
-    peer_cursor: u64,
+    /// The shard that chooses.
+    pub(crate) owner: ShardId,
+    /// Members with a link on other shards; only the owner has them. No session here has their numbers.
+    pub(crate) away: Vec<Member>,
+    /// Errands of which nothing was heard.
+    pub(crate) out: usize,
+    /// It ends, or what it holds is no longer written down, when they are back.
+    pub(crate) is_ending: bool,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) waiting_bytes: usize,
     /// The queue that it takes from, by index and number; then nothing waits here that has not been with a member.
     pub(crate) feed: Option<(u32, u64)>,
+    pub(crate) policy: Policy,
+    pub(crate) given_back: GivenBack,
+    pub(crate) counters: GroupCounters,
+    /// Away only while it is asked.
+    pub(crate) seats: Option<Box<Seats>>,
 }
 
 /// The members that another shard has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) shard: ShardId,
-    /// Those with a link.
-    pub(crate) online: u32,
     pub(crate) all: u32,
     /// Whether a session that outlives the broker is among them.
     pub(crate) durable: bool,
@@ -72,15 +84,42 @@ pub(crate) struct LineMember {
     pub(crate) settles: bool,
 }
 
+impl Group {
+    pub(crate) fn add(&mut self, member: Member) {
+        self.members.push(member);
+        self.seats_changed();
+    }
+
+    /// All that can be chosen.
+    pub(crate) fn everybody(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(&self.away)
+    }
+
+    pub(crate) fn seats_changed(&mut self) {
+        if let Some(seats) = &mut self.seats {
+            seats.changed();
+        }
+    }
+
+    pub(crate) fn strategy(&self) -> GroupStrategy {
+        self.seats.as_ref().map_or(GroupStrategy::RoundRobin, |seats| seats.strategy)
+    }
+}
+
 impl Member {
+    /// How surely it gets a message; `upgrades`: as surely as it wanted, however that was published.
+    pub(crate) fn reliability_of(&self, message: &Message, upgrades: bool) -> Reliability {
+        if upgrades { self.reliability } else { self.reliability.min(message.reliability()) }
+    }
+
     /// A copy for this member.
-    pub(crate) fn entry(&self, group: u32, message: Message, redelivered: bool) -> Entry {
+    pub(crate) fn entry(&self, group: u32, message: Message, redelivered: bool, upgrades: bool) -> Entry {
         Entry {
             subscription_ids: if self.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(self.id) },
             group,
             serial: 0,
             of_group: false,
-            reliability: self.reliability.min(message.reliability()),
+            reliability: self.reliability_of(&message, upgrades),
             retain: false,
             redelivered,
             message,
@@ -94,6 +133,18 @@ pub(crate) struct Waiting {
     pub(crate) redelivered: bool,
     /// Names it in the group's queue in the journal; 0 if it is not written down there.
     pub(crate) serial: u64,
+    /// Since when.
+    pub(crate) since: Time,
+    /// The errand that it came back from undelivered; 0 for none.
+    pub(crate) errand: u64,
+    /// Under which it is known who gave it back; 0 if nobody did.
+    pub(crate) back: BackId,
+}
+
+impl Waiting {
+    pub(crate) fn new(message: Message, serial: u64, redelivered: bool, since: Time) -> Self {
+        Waiting { message, redelivered, serial, since, errand: 0, back: 0 }
+    }
 }
 
 /// The name by which a group is known on every shard.
@@ -111,6 +162,7 @@ impl Kernel {
         if let Some(&index) = self.group_by_key.get(key) {
             return index;
         }
+        let policy = self.limits.policy_of(filter);
         let group = Group {
             key: key.clone(),
             made: self.next_number(),
@@ -118,11 +170,17 @@ impl Kernel {
             filter: filter.into(),
             members: Vec::new(),
             peers: Vec::new(),
-            cursor: 0,
-            peer_cursor: 0,
+            owner: owner_of(key, filter, self.shards),
+            away: Vec::new(),
+            out: 0,
+            is_ending: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             feed: None,
+            policy,
+            given_back: GivenBack::default(),
+            counters: GroupCounters::default(),
+            seats: Some(Box::new(Seats::new(policy.strategy))),
         };
         let index = match self.groups.iter().position(Option::is_none) {
             Some(free) => {
@@ -168,6 +226,10 @@ impl Kernel {
             && let Some(old) = group.members.iter_mut().find(|old| old.session == id)
         {
             *old = member;
+            group.seats_changed();
+            if let Some(index) = known {
+                self.tell_seats(index, id, fx);
+            }
             return Some(false);
         }
         if self.sessions.get(id)?.subscriptions.len() >= limit {
@@ -175,7 +237,7 @@ impl Kernel {
         }
         self.ensure_queue(wish.filter, fx);
         let index = self.group_for(&group_key(name, wish.filter), wish.filter);
-        self.group_mut(index)?.members.push(member);
+        self.group_mut(index)?.add(member);
         let session = self.sessions.get_mut(id)?;
         session.subscriptions.push(Held { filter: wish.filter.into(), group: index });
         session.groups.push(index);
@@ -184,6 +246,8 @@ impl Kernel {
             let safety = self.session_safety(id);
             self.make_group_durable(index, safety, fx);
         }
+        // Before the question, so that the owner knows whom to choose when it is answered.
+        self.tell_seats(index, id, fx);
         pending.answers_missing += self.tell_membership(index, question, fx);
         Some(true)
     }
@@ -206,7 +270,7 @@ impl Kernel {
     }
 
     /// The last member that outlives its link may have left: then what the others were given is theirs alone.
-    fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(crate) fn end_group_durability<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
         if group.number == 0
             || group.feed.is_some()
@@ -216,8 +280,13 @@ impl Kernel {
         {
             return;
         }
+        if group.out > 0 {
+            // What is under way is still named in the queue.
+            return self.note_group_ending(index);
+        }
         fx.persist(&Record::GroupEnded { queue: group.number }, Safety::Lazy);
-        let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
+        let mut members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
+        members.extend(self.leavers_of(index));
         if let Some(group) = self.group_mut(index) {
             group.number = 0;
             group.waiting.iter_mut().for_each(|waiting| waiting.serial = 0);
@@ -231,23 +300,24 @@ impl Kernel {
     }
 
     pub(crate) fn leave_group<E: Effects>(&mut self, id: SessionId, index: u32, now: Time, fx: &mut E) {
-        let mut left: Vec<u64> = Vec::new();
+        // What it was given already stays the group's until it is settled: the session may settle it, and if its link ends
+        // before that, others get it.
+        self.note_leaver(id, index);
         if let Some(session) = self.sessions.get_mut(id) {
             session.groups.retain(|group| *group != index);
-            // What it was given already is its own now. The group's number may name another group later.
-            for entry in session.entries_of_group(index) {
-                entry.group = NO_GROUP;
-                if std::mem::take(&mut entry.of_group) {
-                    left.push(std::mem::take(&mut entry.serial));
-                }
-            }
         }
-        for serial in left {
-            self.persist_group_removed(index, serial, fx);
-        }
+        let mut key = None;
+        self.leave_seats(index, id);
         if let Some(group) = self.group_mut(index) {
             group.members.retain(|member| member.session != id);
-            group.cursor = 0;
+            group.seats_changed();
+            key = Some(group.key.clone());
+        }
+        // It gets up now: what it still has is told of no more, and it may come back, or another in its place.
+        self.seat_if_stale(index, now);
+        let work = self.sessions.get_mut(id).and_then(|session| session.work.as_deref_mut());
+        if let (Some(work), Some(key)) = (work, key) {
+            work.forget(&key);
         }
         self.end_group_durability(index, fx);
         self.tell_membership(index, 0, fx);
@@ -260,8 +330,16 @@ impl Kernel {
         if !group.members.is_empty() || !group.peers.is_empty() {
             return;
         }
+        if group.out > 0 {
+            return self.note_group_ending(index);
+        }
         let (key, filter) = (group.key.clone(), group.filter.clone());
+        self.end_leavers(index, fx);
+        let Some(group) = self.group_mut(index) else { return };
         let (waiting, bytes) = (std::mem::take(&mut group.waiting), group.waiting_bytes);
+        let mut counters = group.counters;
+        counters.dropped += waiting.len() as u64;
+        self.groups_ended += counters;
         for waiting in &waiting {
             self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         }
@@ -269,13 +347,10 @@ impl Kernel {
         self.bytes_held = self.bytes_held.saturating_sub(bytes);
         self.routes.remove(&filter, |sink| sink.kind == SinkKind::Group && sink.target == index);
         self.unlink_group_from_queue(index, now, fx);
+        self.forget_all_away(index);
+        self.forget_errands(index);
         self.group_by_key.remove(&key);
         self.groups[index as usize] = None;
-    }
-
-    pub(crate) fn online_members(&self, group: &Group) -> u32 {
-        let online = |member: &&Member| self.sessions.get(member.session).is_some_and(|s| s.link.is_some());
-        group.members.iter().filter(online).count() as u32
     }
 
     /// Tells the other shards how many members this one has; how many of them will answer.
@@ -283,14 +358,15 @@ impl Kernel {
         if self.shards == 1 {
             return 0;
         }
+        // Who has left has left before.
+        self.send_reports(fx);
         let Some(Some(group)) = self.groups.get(index as usize) else { return 0 };
-        let (online, all) = (self.online_members(group), group.members.len() as u32);
+        let all = group.members.len() as u32;
         let durable = self.has_durable_member(group);
         let (key, filter) = (group.key.clone(), group.filter.clone());
         self.tell_shards(fx, |_| ShardMessage::Membership {
             key: key.clone(),
             filter: filter.clone(),
-            online,
             all,
             durable,
             question,
@@ -334,7 +410,10 @@ impl Kernel {
             _ => return,
         };
         for index in groups {
-            self.tell_membership(index, 0, fx);
+            if let Some(group) = self.group_mut(index) {
+                group.seats_changed();
+            }
+            self.tell_seats(index, id, fx);
             self.hand_over_waiting(index, now, fx);
         }
     }
@@ -349,75 +428,28 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        match self.choose_shard(index, message) {
-            Some(shard) if shard != self.shard => {
-                let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-                self.ledger.forwarded += 1;
-                let (key, number, message) = (group.key.clone(), group.number, message.clone());
-                let mut from = (0, 0);
-                if must_arrive && number != 0 {
-                    // On its way it waits in the group's queue here.
-                    from = (number, self.next_serial());
-                    self.pending_references.push(Pending::new(number, from.1, message.reliability(), 0));
-                }
-                fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered: false });
-                true
-            }
-            _ => {
-                self.offer(index, message, false, now, fx);
-                false
-            }
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        if group.owner == self.shard {
+            self.offer(index, message, false, now, fx);
+            return false;
         }
+        self.ledger.forwarded += 1;
+        let (owner, key, number, message) = (group.owner, group.key.clone(), group.number, message.clone());
+        let mut from = (0, 0);
+        if must_arrive && number != 0 {
+            // On its way it waits in the group's queue here.
+            from = (number, self.next_serial());
+            self.pending_references.push(Pending::new(number, from.1, message.reliability(), 0));
+        }
+        fx.send(owner, ShardMessage::PublishToGroup { key, message, safety, from });
+        true
     }
 
-    /// In proportion to online members; to all members if none is online.
-    fn choose_shard(&mut self, index: u32, message: &Message) -> Option<ShardId> {
-        let own = self.shard;
-        let strategy = self.limits.group_strategy;
-        let group = self.groups.get(index as usize)?.as_ref()?;
-        if group.peers.is_empty() {
-            return Some(own);
-        }
-        let online_here = self.online_members(group);
-        let online: u32 = online_here + group.peers.iter().map(|peer| peer.online).sum::<u32>();
-        let all_here = group.members.len() as u32;
-        let weight = |peer: &Peer| if online > 0 { peer.online } else { peer.all };
-        let here = if online > 0 { online_here } else { all_here };
-        let total = u64::from(here + group.peers.iter().map(weight).sum::<u32>());
-        if total == 0 {
-            return Some(own);
-        }
-        let binds = matches!(strategy, GroupStrategy::HashPublisher | GroupStrategy::HashAddress);
-        let mut turn = if binds { fixed_turn(strategy, message) } else { group.peer_cursor } % total;
-        // In the order of their numbers, so that all shards choose alike.
-        let before = group.peers.iter().filter(|peer| peer.shard < own).map(|peer| (peer.shard, weight(peer)));
-        let after = group.peers.iter().filter(|peer| peer.shard > own).map(|peer| (peer.shard, weight(peer)));
-        let mut chosen = own;
-        for (shard, weight) in before.chain([(own, here)]).chain(after) {
-            if turn < u64::from(weight) {
-                chosen = shard;
-                break;
-            }
-            turn -= u64::from(weight);
-        }
-        self.group_mut(index)?.peer_cursor += 1;
-        Some(chosen)
-    }
-
-    /// Another shard chose this one.
-    pub(crate) fn on_publish_to_group<E: Effects>(
-        &mut self,
-        key: &str,
-        message: &Message,
-        redelivered: bool,
-        now: Time,
-        fx: &mut E,
-    ) {
-        let queue = key.split_once('/').and_then(|(_, filter)| self.find_queue(filter));
-        match (queue, self.group_by_key.get(key).copied()) {
-            (Some(queue), _) => self.return_from_elsewhere(queue, message, redelivered, now, fx),
-            (None, Some(index)) => self.offer(index, message, redelivered, now, fx),
-            (None, None) => {
+    /// Another shard received a message for a group that is owned here.
+    pub(crate) fn on_publish_to_group<E: Effects>(&mut self, key: &str, message: &Message, now: Time, fx: &mut E) {
+        match self.group_by_key.get(key).copied() {
+            Some(index) => self.offer(index, message, false, now, fx),
+            None => {
                 // The last member left while the message was on its way.
                 self.book_routed(None, message.address());
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
@@ -428,29 +460,38 @@ impl Kernel {
     /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
     fn offer<E: Effects>(&mut self, index: u32, message: &Message, redelivered: bool, now: Time, fx: &mut E) {
         self.book_routed(None, message.address());
-        if let Some(member) = self.choose_member(index, message, None) {
+        self.group_arrival(index, now);
+        // What came before goes before.
+        let is_behind =
+            self.group_mut(index).is_some_and(|group| !group.waiting.is_empty()) && self.is_in_line(index, now);
+        let chosen = if is_behind { Chosen::Later } else { self.choose_member(index, message, redelivered, &[], now) };
+        let waits = matches!(chosen, Chosen::Later | Chosen::Bound);
+        let upgrades = self.upgrades(index);
+        if let Chosen::Member(member) = chosen {
+            if is_away(member.session) {
+                let number = self.group_number(index);
+                let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+                let serial = if is_kept { self.next_serial() } else { 0 };
+                if serial != 0 {
+                    self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+                }
+                let waiting = Waiting::new(message.clone(), serial, redelivered, now);
+                return self.send_errand(index, member.session, waiting, now, fx);
+            }
             if let Some(line) = member.line {
-                return self.offer_to_line(index, member.session, line, message, redelivered, now, fx);
+                return self.offer_to_line(index, member.session, line, message, redelivered, 0, now, fx);
             }
-            let mut entry = member.entry(index, message.clone(), redelivered);
-            let owner = self.own(index, &member, &mut entry);
-            let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
-            let subscription_ids = entry.subscription_ids.clone();
-            self.hand_out(member.session);
-            let put = self.send_entry(member.session, entry, now, fx);
-            if serial != 0 {
-                // In the group's queue it waits, whatever the member does with it.
-                let put = if of_group && put != Put::Done { Put::Waits } else { put };
-                let group = self.group_number(index);
-                let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
-                self.refer(member.session, pending, put);
-            }
-            return;
+            return self.deliver_anew(index, &member, message, redelivered, now, fx);
         }
-        if self.is_forbidden(index, message.address()) {
+        if !waits && self.is_forbidden(index, message.address()) {
             // It must not stand in the way of what waits behind it.
-            return self.book_drop(None, message.address(), DropReason::AccessDenied);
+            return self.drop_of_group(index, message, DropReason::AccessDenied);
         }
+        // Who waits behind others is wanted for reasons of its own.
+        let is_wanted = (waits && !is_behind)
+            || upgrades
+            || message.reliability() > Reliability::AtMostOnce
+            || self.has_receiver_with_link(index, message.address());
         let (messages_max, bytes_max) = (self.limits.group_messages_max, self.limits.group_bytes_max);
         let pressed = self.pressure >= Pressure::DropWaiting;
         let bytes = message.bytes();
@@ -458,7 +499,8 @@ impl Kernel {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);
         };
         let number = group.number;
-        let reason = if message.reliability() == Reliability::AtMostOnce {
+        *(if waits { &mut group.counters.held } else { &mut group.counters.nobody }) += 1;
+        let reason = if !is_wanted {
             DropReason::NoMember
         } else if pressed {
             DropReason::Memory
@@ -468,27 +510,79 @@ impl Kernel {
         {
             DropReason::QueueFull
         } else {
-            let serial = if number == 0 { 0 } else { self.next_serial() };
+            let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+            let serial = if is_kept { self.next_serial() } else { 0 };
             if serial != 0 {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
                 self.pending_references.push(pending);
             }
             let Some(group) = self.group_mut(index) else { return };
             group.waiting_bytes += bytes;
-            group.waiting.push_back(Waiting { message: message.clone(), redelivered, serial });
+            group.waiting.push_back(Waiting::new(message.clone(), serial, redelivered, now));
             self.bytes_held += bytes;
             self.waiting += 1;
-            // The last online member may have left while the message was on its way here.
-            return self.hand_to_other_shard(index, fx);
+            if is_behind {
+                // More waiting may be reason enough to send. What is to be written down first waits for that.
+                if serial == 0 {
+                    return self.hand_over_waiting(index, now, fx);
+                }
+                self.look_at_group(index, now);
+            }
+            if matches!(chosen, Chosen::Bound) {
+                self.look_at_group(index, now + crate::ordered::LOOK_ANEW);
+            }
+            return;
         };
+        self.drop_of_group(index, message, reason);
+    }
+
+    pub(crate) fn drop_of_group(&mut self, index: u32, message: &Message, reason: DropReason) {
+        if let Some(group) = self.group_mut(index) {
+            group.counters.dropped += 1;
+        }
         self.book_drop(None, message.address(), reason);
+    }
+
+    /// Whether somebody is here who may receive from the address, though perhaps not now.
+    fn has_receiver_with_link(&self, index: u32, address: &str) -> bool {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        group
+            .everybody()
+            .any(|member| self.member_is_there(member.session) && self.member_may_receive(member.session, address))
+    }
+
+    /// Sends a new copy to a member that can take it. What it refers to is written down by the caller.
+    pub(crate) fn deliver_anew<E: Effects>(
+        &mut self,
+        index: u32,
+        member: &Member,
+        message: &Message,
+        redelivered: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let upgrades = self.upgrades(index);
+        let mut entry = member.entry(index, message.clone(), redelivered, upgrades);
+        let owner = self.own(index, member, &mut entry);
+        let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
+        let subscription_ids = entry.subscription_ids.clone();
+        self.hand_out(member.session);
+        let put = self.send_entry(member.session, entry, now, fx);
+        if serial != 0 && !(of_group && self.is_gone_for_good(member.session, reliability, put)) {
+            // In the group's queue it waits, whatever the member does with it.
+            let put = if of_group && put != Put::Done { Put::Waits } else { put };
+            let group = self.group_number(index);
+            let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
+            self.refer(member.session, pending, put);
+        }
     }
 
     /// Decides in which queue of the journal a member's new copy is, and names it there; returns the queue's number.
     fn own(&mut self, index: u32, member: &Member, entry: &mut Entry) -> u64 {
         let durable = self.sessions.get(member.session).filter(|session| session.durable).map(|session| session.uid);
         let owner = durable.unwrap_or_else(|| self.group_number(index));
-        if owner != 0 && entry.reliability > Reliability::AtMostOnce {
+        // What was published to be had once at the most is not written down, however surely it is handed on.
+        if owner != 0 && entry.reliability.min(entry.message.reliability()) > Reliability::AtMostOnce {
             if entry.serial == 0 {
                 entry.serial = self.next_serial();
             }
@@ -497,22 +591,60 @@ impl Kernel {
         owner
     }
 
+    /// Whether a copy has left that can go to nobody else, for a receiver whose session ends with the broker at the latest:
+    /// then nothing of it is written down from now on.
+    fn is_gone_for_good(&mut self, id: SessionId, reliability: Reliability, put: Put) -> bool {
+        let Put::Sent(tag) = put else { return false };
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        if session.durable || reliability != Reliability::ExactlyOnce {
+            return false;
+        }
+        if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.get_mut(tag) {
+            (entry.serial, entry.of_group) = (0, false);
+        }
+        true
+    }
+
     /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
     fn give<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) -> Option<Waiting> {
-        let Some(member) = self.choose_member(index, &waiting.message, None) else {
+        let chosen = self.choose_again(index, &waiting.message, waiting.redelivered, waiting.back, now);
+        let Chosen::Member(member) = chosen else {
+            if matches!(chosen, Chosen::Later | Chosen::Bound) {
+                return Some(waiting);
+            }
             if self.is_forbidden(index, waiting.message.address()) {
                 // It must not stand in the way of what waits behind it.
-                self.book_drop(None, waiting.message.address(), DropReason::AccessDenied);
+                self.drop_of_group(index, &waiting.message, DropReason::AccessDenied);
                 self.persist_group_removed(index, waiting.serial, fx);
                 return None;
             }
             return Some(waiting);
         };
+        self.give_to(index, member, waiting, now, fx)
+    }
+
+    /// The same for the member that was chosen.
+    pub(crate) fn give_to<E: Effects>(
+        &mut self,
+        index: u32,
+        member: Member,
+        waiting: Waiting,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Waiting> {
+        if is_away(member.session) {
+            self.send_errand(index, member.session, waiting, now, fx);
+            return None;
+        }
         if let Some(line) = member.line {
             return self.give_to_line(index, member.session, line, waiting, now, fx);
         }
+        // It settles or is lost; it does not give back.
+        self.forget_given_back(index, waiting.back);
         let from = if waiting.serial == 0 { 0 } else { self.group_number(index) };
-        let entry = Entry { serial: waiting.serial, ..member.entry(index, waiting.message, waiting.redelivered) };
+        let upgrades = self.upgrades(index);
+        let entry = member.entry(index, waiting.message, waiting.redelivered, upgrades);
+        let entry = Entry { serial: waiting.serial, ..entry };
         self.hand_out(member.session);
         self.move_to(member, entry, from, index, now, fx);
         None
@@ -538,14 +670,27 @@ impl Kernel {
         let owner = self.own(index, &member, &mut entry);
         let (serial, of_group, message) = (entry.serial, entry.of_group, entry.message.clone());
         let subscription_ids = entry.subscription_ids.clone();
+        if of_group
+            && reliability == Reliability::ExactlyOnce
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+        {
+            // That it is nobody else's must be written down first.
+            fx.hold(link);
+        }
         let mut put = self.send_entry(id, entry, now, fx);
+        if of_group && self.is_gone_for_good(id, reliability, put) {
+            if old != 0 {
+                fx.persist(&Record::Removed { queue: from, serial }, self.session_safety(id));
+            }
+            return;
+        }
         if of_group && put != Put::Done {
             put = Put::Waits;
         }
         if old == 0 {
             let group = self.group_number(index);
             let pending = Pending { subscription_ids, ..Pending::new(owner, serial, reliability, group) };
-            if owner != 0 {
+            if owner != 0 && serial != 0 {
                 self.persist_entry(id, &message, pending, put, fx);
             }
             return;
@@ -569,54 +714,8 @@ impl Kernel {
     /// Whether this shard has members and none of them, here or away, may receive from the address.
     pub(crate) fn is_forbidden(&self, index: u32, address: &str) -> bool {
         let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-        let may = |member: &Member| {
-            let session = self.sessions.get(member.session);
-            session.is_some_and(|session| session.access.allows(crate::access::Permission::Receive, address))
-        };
-        !group.members.is_empty() && !group.members.iter().any(may)
-    }
-
-    /// A member that can take the message now, other than `except`.
-    pub(crate) fn choose_member(&mut self, index: u32, message: &Message, except: Option<SessionId>) -> Option<Member> {
-        let strategy = self.limits.group_strategy;
-        let random = self.random();
-        let group = self.groups.get(index as usize)?.as_ref()?;
-        let count = group.members.len();
-        let can_take = |at: usize| -> bool {
-            let member = &group.members[at % count];
-            if Some(member.session) == except {
-                return false;
-            }
-            let Some(session) = self.sessions.get(member.session) else { return false };
-            if !session.access.allows(crate::access::Permission::Receive, message.address()) {
-                return false;
-            }
-            if let Some(line) = &member.line {
-                return self.consumer_can_take(member.session, line.line, line.consumer);
-            }
-            match member.reliability.min(message.reliability()) {
-                Reliability::AtMostOnce => session.link.is_some() && !session.congested,
-                _ => session.can_take(),
-            }
-        };
-        if count == 0 {
-            return None;
-        }
-        let first = match strategy {
-            GroupStrategy::RoundRobin | GroupStrategy::Sticky | GroupStrategy::LeastOutstanding => group.cursor,
-            GroupStrategy::Random => random as usize % count,
-            GroupStrategy::HashPublisher | GroupStrategy::HashAddress => fixed_turn(strategy, message) as usize % count,
-        };
-        let chosen = match strategy {
-            GroupStrategy::LeastOutstanding => (first..first + count)
-                .filter(|at| can_take(*at))
-                .min_by_key(|at| self.sessions.get(group.members[at % count].session).map(|s| s.window.len())),
-            _ => (first..first + count).find(|at| can_take(*at)),
-        }? % count;
-        let member = group.members[chosen];
-        let next = if strategy == GroupStrategy::Sticky { chosen } else { (chosen + 1) % count };
-        self.group_mut(index)?.cursor = next;
-        Some(member)
+        let may = |member: &Member| self.member_may_receive(member.session, address);
+        group.everybody().next().is_some() && !group.everybody().any(may)
     }
 
     /// Gives what waits in a session's groups to whoever can take it.
@@ -632,234 +731,59 @@ impl Kernel {
         if let Some((queue, _)) = self.group_mut(index).and_then(|group| group.feed) {
             return self.pump_queue(queue, now, fx);
         }
+        if self.is_owned_elsewhere(index) {
+            return self.send_home(index, fx);
+        }
+        if self.group_mut(index).is_some_and(|group| group.waiting.is_empty()) {
+            return;
+        }
+        if self.is_ordered(index, now) {
+            return self.hand_over_in_order(index, now, fx);
+        }
+        // Those at the head that nobody who is there may have stand in nobody's way.
+        let mut at = 0;
         loop {
             let Some(group) = self.group_mut(index) else { return };
-            let Some(waiting) = group.waiting.pop_front() else { return };
-            let bytes = waiting.message.bytes();
+            let Some(waiting) = group.waiting.remove(at) else { return };
+            let (bytes, since) = (waiting.message.bytes(), waiting.since);
             group.waiting_bytes -= bytes;
+            if waiting.message.expires() <= now {
+                group.counters.expired += 1;
+            }
             self.waiting -= 1;
             self.bytes_held = self.bytes_held.saturating_sub(bytes);
             if waiting.message.expires() <= now {
+                self.forget_given_back(index, waiting.back);
                 self.book_expired(None, waiting.message.address());
                 self.persist_group_removed(index, waiting.serial, fx);
                 continue;
             }
+            // While it waits for somebody who has not given it back, the others take what is behind it.
+            let is_refused = waiting.back != 0;
             if let Some(waiting) = self.give(index, waiting, now, fx) {
                 if let Some(group) = self.group_mut(index) {
                     group.waiting_bytes += bytes;
-                    group.waiting.push_front(waiting);
+                    group.waiting.insert(at, waiting);
                     self.bytes_held += bytes;
                     self.waiting += 1;
                 }
-                self.hand_to_other_shard(index, fx);
+                if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(index, at)) {
+                    at += 1;
+                    continue;
+                }
                 return;
             }
+            if let Some(group) = self.group_mut(index) {
+                group.counters.wait.add(now.since(since));
+            }
         }
     }
 
-    /// Nobody here is online, but somebody elsewhere is: the waiting messages go there.
-    fn hand_to_other_shard<E: Effects>(&mut self, index: u32, fx: &mut E) {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return };
-        let of_queue = self.is_of_queue_elsewhere(index);
-        if group.feed.is_some() || (group.peers.is_empty() && !of_queue) || self.online_members(group) > 0 {
-            return;
-        }
-        let online = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard);
-        let to = if of_queue { Some(home(HOME, self.shards)) } else { online };
-        let Some(shard) = to else { return };
-        let Some(group) = self.group_mut(index) else { return };
-        let (key, mut waiting, bytes) = (group.key.clone(), std::mem::take(&mut group.waiting), group.waiting_bytes);
-        let number = group.number;
-        group.waiting_bytes = 0;
-        self.waiting -= waiting.len();
-        self.bytes_held = self.bytes_held.saturating_sub(bytes);
-        if of_queue {
-            // There each becomes the first of all.
-            waiting.make_contiguous().reverse();
-        }
-        for waiting in waiting {
-            // The other shard routes and books it anew.
-            self.unbook_routed(None, waiting.message.address());
-            self.ledger.forwarded += 1;
-            let (key, from, redelivered) = (key.clone(), (number, waiting.serial), waiting.redelivered);
-            let (message, safety) = (waiting.message, self.limits.safety);
-            fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered });
-        }
+    /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
+    fn is_nobodys_for_now(&self, index: u32, at: usize) -> bool {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let Some(waiting) = group.waiting.get(at).filter(|_| group.waiting.len() > at + 1) else { return false };
+        let has_seats = group.seats.as_ref().is_some_and(|seats| seats.has_any());
+        has_seats && !self.has_receiver_with_link(index, waiting.message.address())
     }
-
-    /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
-    /// copies stay with the member, which may have begun to process them.
-    pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(number) = self.sessions.get(id).map(|session| session.uid) else { return };
-        let entries = self.take_group_copies(id);
-        self.return_to_groups(number, entries, now, fx);
-    }
-
-    /// Takes from a session what another member of a group may have: copies that never left, and unsettled
-    /// at-least-once copies.
-    pub(crate) fn take_group_copies(&mut self, id: SessionId) -> Vec<Entry> {
-        let Some(session) = self.sessions.get_mut(id) else { return Vec::new() };
-        if session.groups.is_empty() {
-            return Vec::new();
-        }
-        let is_movable = |entry: &Entry| entry.group != NO_GROUP && entry.reliability == Reliability::AtLeastOnce;
-        let tags: Vec<u16> = session
-            .window
-            .iter_mut()
-            .filter(|(_, slot)| matches!(&slot.state, SlotState::ExpectSettle(entry) if is_movable(entry)))
-            .map(|(tag, _)| tag)
-            .collect();
-        let mut entries = Vec::with_capacity(tags.len());
-        for tag in tags {
-            let Some(slot) = session.window.remove(tag) else { continue };
-            if let SlotState::ExpectSettle(mut entry) = slot.state {
-                entry.redelivered = true;
-                session.group_in_flight = session.group_in_flight.saturating_sub(1);
-                self.unsettled -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                session.take_back();
-                entries.push(entry);
-            }
-        }
-        for entry in std::mem::take(&mut session.waiting) {
-            if entry.group == NO_GROUP {
-                session.waiting.push_back(entry);
-            } else {
-                session.waiting_bytes -= entry.message.bytes();
-                session.take_back();
-                self.waiting -= 1;
-                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
-                entries.push(entry);
-            }
-        }
-        entries
-    }
-
-    /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
-    pub(crate) fn return_to_groups<E: Effects>(&mut self, number: u64, entries: Vec<Entry>, now: Time, fx: &mut E) {
-        let mut touched: Vec<u32> = Vec::new();
-        for entry in entries.into_iter().rev() {
-            let Entry { message, group: index, mut serial, of_group, redelivered, .. } = entry;
-            let bytes = message.bytes();
-            let to = self.group_number(index);
-            if to == 0 {
-                serial = 0;
-            } else if serial != 0 && !of_group {
-                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
-            }
-            let Some(group) = self.group_mut(index) else {
-                self.book_drop(None, message.address(), DropReason::GroupEnded);
-                continue;
-            };
-            if let Some((queue, _)) = group.feed {
-                self.return_to_queue(queue, message, serial, redelivered);
-                continue;
-            }
-            group.waiting_bytes += bytes;
-            group.waiting.push_front(Waiting { message, redelivered, serial });
-            self.bytes_held += bytes;
-            self.waiting += 1;
-            if !touched.contains(&index) {
-                touched.push(index);
-            }
-        }
-        for index in touched {
-            self.hand_over_waiting(index, now, fx);
-        }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
-        }
-    }
-
-    /// The time limit of a member's group copies: overdue ones go to other members if one can take them, and else have
-    /// the same time again.
-    pub(crate) fn on_group_settle_timeout<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let limit = self.limits.group_settle_timeout;
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.group_timer = false;
-        let mut overdue: Vec<Tag> = Vec::new();
-        let mut next_due = Time::NEVER;
-        for (tag, slot) in session.window.iter_mut() {
-            let SlotState::ExpectSettle(entry) = &slot.state else { continue };
-            if entry.group == NO_GROUP || entry.reliability != Reliability::AtLeastOnce {
-                continue;
-            }
-            if slot.sent_at + limit > now {
-                next_due = next_due.min(slot.sent_at + limit);
-                continue;
-            }
-            slot.sent_at = now;
-            overdue.push(tag);
-        }
-        for tag in overdue {
-            if !self.move_to_other_member(id, tag, now, fx) {
-                next_due = next_due.min(now + limit);
-            }
-        }
-        if next_due != Time::NEVER
-            && let Some(session) = self.sessions.get_mut(id)
-        {
-            session.group_timer = true;
-            self.timers.set(next_due, id, TimerKind::GroupSettle);
-        }
-    }
-
-    /// False if no other member can take the copy.
-    fn move_to_other_member<E: Effects>(&mut self, id: SessionId, tag: Tag, now: Time, fx: &mut E) -> bool {
-        let Some(slot) = self.sessions.get_mut(id).and_then(|session| session.window.get_mut(tag)) else { return true };
-        let SlotState::ExpectSettle(entry) = &slot.state else { return true };
-        let (index, message, serial, of_group) = (entry.group, entry.message.clone(), entry.serial, entry.of_group);
-        // One that takes like from a queue is given what comes next, not what another has had.
-        let member = self.choose_member(index, &message, Some(id)).filter(|member| member.line.is_none());
-        let Some(Some(group)) = self.groups.get(index as usize) else { return true };
-        let (key, number) = (group.key.clone(), group.number);
-        let shard = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard);
-        if member.is_none() && shard.is_none() {
-            return false;
-        }
-        let mut from = 0;
-        if let Some(session) = self.sessions.get_mut(id)
-            && let Some(slot) = session.window.get_mut(tag)
-        {
-            slot.state = SlotState::Moved;
-            session.group_in_flight = session.group_in_flight.saturating_sub(1);
-            from = if of_group { number } else { session.uid };
-            self.unsettled -= 1;
-            self.bytes_held = self.bytes_held.saturating_sub(message.bytes());
-        }
-        match (member, shard) {
-            (Some(member), _) => {
-                self.hand_back(Some(id));
-                self.hand_out(member.session);
-                let entry = Entry { serial, ..member.entry(index, message, true) };
-                self.move_to(member, entry, from, index, now, fx);
-            }
-            (None, Some(shard)) => {
-                // The other shard routes and books it anew.
-                self.unbook_routed(Some(id), message.address());
-                self.ledger.forwarded += 1;
-                if serial != 0 && !of_group {
-                    // On its way it is the group's: the session may end before it arrives.
-                    fx.persist(&Record::Moved { from, serial, to: number, tag: 0, redelivered: true }, Safety::Lazy);
-                }
-                let (safety, from) = (self.limits.safety, (number, serial));
-                fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered: true });
-            }
-            (None, None) => {}
-        }
-        true
-    }
-}
-
-/// What a strategy that binds messages to members goes by; the same on every shard.
-fn fixed_turn(strategy: GroupStrategy, message: &Message) -> u64 {
-    match strategy {
-        GroupStrategy::HashPublisher => spread(message.publisher()),
-        _ => u64::from(home(message.address(), u16::MAX).0),
-    }
-}
-
-/// Spreads consecutive numbers.
-fn spread(number: u64) -> u64 {
-    (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
 }

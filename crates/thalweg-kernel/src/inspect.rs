@@ -60,21 +60,6 @@ pub struct SubscriptionView {
     pub id: u32,
 }
 
-/// A group, as operators see it.
-#[derive(Clone, Debug)]
-pub struct GroupView {
-    /// Its name.
-    pub name: Box<str>,
-    /// Its filter.
-    pub filter: Box<str>,
-    /// Members on this shard.
-    pub members: usize,
-    /// Messages that wait for any member.
-    pub waiting: usize,
-    /// Their bytes.
-    pub waiting_bytes: usize,
-}
-
 /// What a publish to some address would do; see [`Kernel::explain`].
 #[derive(Clone, Debug)]
 pub struct Explained {
@@ -121,6 +106,8 @@ pub struct Totals {
     pub watches: usize,
     /// Values that are remembered although nobody retained them.
     pub kept_values: usize,
+    /// Publishers known by their stamps.
+    pub publishers: usize,
 }
 
 impl Kernel {
@@ -139,6 +126,11 @@ impl Kernel {
     /// The session of that number, if it still exists: its client's name.
     pub fn client_of(&self, id: SessionId) -> Option<&Arc<str>> {
         self.sessions.get(id).map(|session| &session.client)
+    }
+
+    /// Whether a session is a member of any group.
+    pub fn is_in_group(&self, id: SessionId) -> bool {
+        self.sessions.get(id).is_some_and(|session| !session.groups.is_empty())
     }
 
     /// Which of the kernels this is.
@@ -203,19 +195,6 @@ impl Kernel {
         }
     }
 
-    /// Shows `f` every group this shard knows.
-    pub fn for_each_group(&self, mut f: impl FnMut(GroupView)) {
-        for group in self.groups.iter().flatten() {
-            f(GroupView {
-                name: group.name(),
-                filter: group.filter.clone(),
-                members: group.members.len(),
-                waiting: group.waiting.len(),
-                waiting_bytes: group.waiting_bytes,
-            });
-        }
-    }
-
     /// Up to `max` last values of this shard that match.
     pub fn last_values_matching(&self, filter: &Filter, max: usize, now: Time) -> Vec<Message> {
         let mut cursor = crate::last_value::ScanCursor::default();
@@ -229,9 +208,13 @@ impl Kernel {
         found.into()
     }
 
-    /// What a publish would do, without doing it.
-    pub fn explain(&mut self, address: &str, publisher: Option<&str>) -> Explained {
+    /// What a publish would do, without doing it. Of groups it is said whom a message that must be settled would go to, or
+    /// that it would wait, and why.
+    pub fn explain(&mut self, address: &str, publisher: Option<&str>, now: Time) -> Explained {
         let route = self.route(address);
+        let uid = publisher.and_then(|client| self.by_client.get(client)).and_then(|id| self.sessions.get(*id));
+        let uid = uid.map_or(0, |session| session.uid);
+        let groups = route.groups.iter().filter_map(|index| self.explain_group(*index, address, uid, now)).collect();
         let says = |session: &Session| match (session.link, session.congested, session.has_credit()) {
             (None, ..) => "offline: at-most-once copies are dropped, others wait in its queue",
             (_, true, _) => "its output is congested: at-most-once copies may be dropped, others wait",
@@ -242,14 +225,10 @@ impl Kernel {
             let session = self.sessions.get(receiver.session)?;
             Some((session.client.clone(), format!("{} ({:?})", says(session), receiver.reliability)))
         });
-        let groups = route.groups.iter().filter_map(|index| {
-            let group = self.groups.get(*index as usize)?.as_ref()?;
-            Some((group.key.clone(), format!("{} members here, {} waiting", group.members.len(), group.waiting.len())))
-        });
         let queues = route.queues.iter().filter_map(|index| self.explain_queue(*index));
         let mut explained = Explained {
             receivers: receivers.collect(),
-            groups: groups.collect(),
+            groups,
             queues: queues.collect(),
             watches: route.cell.map_or(0, |cell| self.watchers_of(cell)),
             shards: route.shards.clone(),
@@ -284,6 +263,7 @@ impl Kernel {
             groups: self.groups.iter().flatten().count(),
             watches: self.watches.count,
             kept_values: self.kept_values.count(),
+            publishers: self.publishers.len(),
         }
     }
 }

@@ -2,16 +2,22 @@
 
 use crate::durable::Pending;
 use crate::effects::Safety;
+use crate::eviction::Stalls;
 use crate::group::Group;
+use crate::group_home::Aways;
+use crate::group_view::GroupCounters;
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::{Accounts, Ledger};
 use crate::limits::Limits;
+use crate::presence::Presences;
+use crate::publishers::Publishers;
 use crate::queue::{Binding, Exchange, GivenUp, LineConsumer, Queue, TakenApart};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_cache::{RouteCache, Sink};
 use crate::routes::RouteTable;
+use crate::seat_away::SeatsAway;
 use crate::session::{Grants, Meters, Pressure, Session};
 use crate::slab::Slab;
 use crate::subscribe::PendingSubscribe;
@@ -73,6 +79,14 @@ pub struct Kernel {
     pub(crate) leaving: Vec<(SessionId, u16, LineConsumer)>,
     pub(crate) groups: Vec<Option<Group>>,
     pub(crate) group_by_key: Map<Arc<str>, u32>,
+    /// Members of groups that are owned here, where their sessions are on other shards.
+    pub(crate) aways: Aways,
+    /// What owners of groups on other shards know of members here.
+    pub(crate) seats_away: SeatsAway,
+    /// What groups have counted that have ended.
+    pub(crate) groups_ended: GroupCounters,
+    /// Receivers that were silent while groups waited for them.
+    pub(crate) stalls: Stalls,
     pub(crate) last_values: LastValues,
     /// Values that nobody retained, of addresses whose every publish is to be remembered; newer than those in
     /// `last_values`, where both have one.
@@ -87,6 +101,13 @@ pub struct Kernel {
     /// What was taken out of queues by itself and is not settled, by number.
     pub(crate) taken: BTreeMap<u64, TakenApart>,
     pub(crate) taken_last: u64,
+    pub(crate) presences: Presences,
+    /// Publishers that stamp their messages; only the shard of queues has any.
+    pub(crate) publishers: Publishers,
+    /// Messages that were written down, so that it can be seen whether one was.
+    pub(crate) messages_written: u64,
+    /// Whose message is being spread that another shard received; 0 for others.
+    pub(crate) publisher_elsewhere: u64,
     pub(crate) pending: Map<u32, PendingSubscribe>,
     pub(crate) question_last: u32,
     pub(crate) timers: Timers,
@@ -146,6 +167,10 @@ impl Kernel {
             leaving: Vec::new(),
             groups: Vec::new(),
             group_by_key: Map::default(),
+            aways: Aways::default(),
+            seats_away: SeatsAway::default(),
+            groups_ended: GroupCounters::default(),
+            stalls: Stalls::default(),
             last_values,
             kept_values,
             kept_addresses: Map::default(),
@@ -154,6 +179,10 @@ impl Kernel {
             lists_here: Vec::new(),
             taken: BTreeMap::new(),
             taken_last: 0,
+            presences: Presences::default(),
+            publishers: Publishers::default(),
+            messages_written: 0,
+            publisher_elsewhere: 0,
             pending: Map::default(),
             question_last: 0,
             timers: Timers::default(),
@@ -181,6 +210,7 @@ impl Kernel {
         if keeps_others {
             self.forget_unkept();
         }
+        self.renew_strategies();
         // Routes remember what the limits say of their addresses.
         self.access_epoch += 1;
     }

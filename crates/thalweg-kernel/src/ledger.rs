@@ -104,8 +104,15 @@ pub struct Ledger {
     /// Messages that did not become last values, retained or only remembered, because the store is full or switched off;
     /// they were delivered.
     pub retain_refused: u64,
-    /// Exactly-once publishes that were repeated and not routed again.
+    /// Publishes that were repeated and not routed again: those of exactly-once messages and those with a stamp that was
+    /// known.
     pub repeated: u64,
+    /// Of these, publishes whose stamp was taken before.
+    pub repeated_stamps: u64,
+    /// Of these, publishes whose stamp is so old that it is taken for a repetition.
+    pub outdated_stamps: u64,
+    /// Publishes whose stamp could not be read and was ignored.
+    pub damaged_stamps: u64,
     /// Copies for receivers on this shard.
     pub routed: u64,
     /// Copies that an earlier run left behind, waiting or in flight.

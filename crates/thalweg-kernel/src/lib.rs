@@ -5,25 +5,39 @@
 //! share nothing and send each other [`ShardMessage`]s.
 //!
 //! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
-//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `watch`, `read`, `shards`, `timers`, `inspect`. What outlives the process is in
+//! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `watch`, `read`, `presence`, `shards`, `timers`, `inspect`. What outlives the process is in
 //! `journal` (what is written down and what it adds up to), `durable` (when), `disk_queue`, `transfer` and `restore`.
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod balance;
 mod cell;
 mod disk_queue;
+mod draft;
 mod durable;
 mod effects;
+mod eviction;
+mod given_back;
 mod group;
+mod group_explain;
+mod group_home;
+mod group_pass;
+mod group_policy;
+mod group_return;
+mod group_view;
 mod ids;
 mod inspect;
 pub mod journal;
 mod kept_value;
 mod kernel;
 pub mod last_value;
+mod leavers;
 mod ledger;
 mod limits;
+mod ordered;
+mod presence;
 mod publish;
+mod publishers;
 mod queue;
 pub mod rate;
 mod read;
@@ -31,25 +45,36 @@ mod restore;
 mod retained;
 mod route_cache;
 pub mod routes;
+mod seat_away;
+mod seats;
+pub mod sequences;
 mod session;
 mod settle;
 mod shards;
 mod slab;
+mod stamped;
 mod subscribe;
 mod timers;
 mod transfer;
 mod watch;
 mod window;
+mod work_terms;
 
+pub use balance::{GroupStrategy, LoadReport, Signal};
 pub use effects::{
     Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
     Taken, WatchEnd,
 };
+pub use eviction::Evicted;
+pub use group_home::GroupMail;
+pub use group_policy::GroupPolicy;
+pub use group_view::{GroupCounters, GroupMemberView, GroupView, Waits};
 pub use ids::{LinkId, SessionId, ShardId, Tag, TakenId, Ticket, WatchId};
-pub use inspect::{Explained, GroupView, SessionView, SubscriptionView, Totals};
+pub use inspect::{Explained, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
-pub use limits::{GroupStrategy, Limits, Overflow};
+pub use limits::{Limits, Overflow};
+pub use presence::{KnownAs, PresenceNews};
 pub use publish::{Draft, Outcome, Published};
 pub use queue::{
     BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, ExchangeView, QueueLimits,
@@ -60,5 +85,7 @@ pub use restore::{GroupName, Part};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use settle::{Settled, Settlement};
 pub use shards::{Asker, ShardMessage};
+pub use stamped::StampedPublish;
 pub use subscribe::{LastValueWish, Wish};
 pub use watch::{Change, WatchRefused};
+pub use work_terms::{OrderKey, SettlesWhen, WorkTerms};

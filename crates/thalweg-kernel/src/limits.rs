@@ -1,6 +1,8 @@
 //! Every bound of the kernel, in one place. The server fills it in from the configuration.
 
+use crate::balance::GroupStrategy;
 use crate::effects::Safety;
+use crate::group_policy::GroupPolicy;
 use std::sync::Arc;
 use thalweg_model::{Filter, Reliability, Span};
 
@@ -13,23 +15,6 @@ pub enum Overflow {
     DropOldest,
     /// The receiver's link is ended; its queue stays.
     Disconnect,
-}
-
-/// How a group chooses a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupStrategy {
-    /// Each member in turn.
-    RoundRobin,
-    /// Whichever has the fewest unsettled deliveries.
-    LeastOutstanding,
-    /// The same member until it cannot take more.
-    Sticky,
-    /// A member drawn by a seeded generator.
-    Random,
-    /// By publisher: one publisher's messages go to one member while membership stays.
-    HashPublisher,
-    /// By address: one address's messages go to one member while membership stays.
-    HashAddress,
 }
 
 /// The kernel's limits and choices. All byte limits count [`thalweg_model::Message::bytes`].
@@ -76,6 +61,8 @@ pub struct Limits {
     pub group_bytes_max: usize,
     /// How a group chooses.
     pub group_strategy: GroupStrategy,
+    /// What holds for groups by filter; the first that covers a group's filter counts.
+    pub group_policies: Arc<[GroupPolicy]>,
     /// A member that has not settled a group's delivery for this long loses it to the others.
     pub group_settle_timeout: Span,
     /// Whether a group's at-least-once deliveries that a member has not settled go to the others as soon as its link
@@ -110,6 +97,16 @@ pub struct Limits {
     pub take_settle_timeout: Span,
     /// Bytes of messages of one transaction.
     pub transaction_bytes_max: usize,
+    /// Publishers whose stamps are known; what more come make others be forgotten.
+    pub publishers_max: usize,
+    /// A publisher that has sent nothing with a stamp for this long may be forgotten.
+    pub publisher_expiry: Span,
+    /// Whether it is told who comes and goes.
+    pub presence: bool,
+    /// For how long it is remembered of who has left.
+    pub presence_offline: Span,
+    /// Of how many on this shard, at the most.
+    pub presence_offline_max: usize,
     /// Whether `Subscribe` may name a group.
     pub groups_enabled: bool,
     /// Whether filters may hold wildcards.
@@ -150,7 +147,8 @@ impl Default for Limits {
             retained_expiry_max: Span::FOREVER,
             group_messages_max: 100_000,
             group_bytes_max: 64 << 20,
-            group_strategy: GroupStrategy::RoundRobin,
+            group_strategy: GroupStrategy::Adaptive,
+            group_policies: Arc::default(),
             group_settle_timeout: Span::from_secs(30),
             group_redispatch: true,
             queues_max: 100_000,
@@ -167,6 +165,11 @@ impl Default for Limits {
             list_max: 10_000,
             take_settle_timeout: Span::from_secs(30),
             transaction_bytes_max: 64 << 20,
+            publishers_max: 10_000,
+            publisher_expiry: Span::from_secs(7 * 24 * 3600),
+            presence: false,
+            presence_offline: Span::from_secs(3600),
+            presence_offline_max: 10_000,
             groups_enabled: true,
             wildcards_enabled: true,
             reliability_max: Reliability::ExactlyOnce,

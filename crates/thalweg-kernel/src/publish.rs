@@ -2,9 +2,11 @@
 
 use crate::Kernel;
 use crate::access::Permission;
+use crate::balance::Parcel;
 use crate::disk_queue::DiskQueue;
+pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
-use crate::effects::{Delivery, Effects, Native, Safety, Sent};
+use crate::effects::{Delivery, Effects, Safety, Sent};
 use crate::ids::{LinkId, SessionId, Tag, Ticket};
 use crate::journal::Record;
 use crate::ledger::DropReason;
@@ -17,55 +19,7 @@ use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use crate::transfer::Destination;
 use std::rc::Rc;
-use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
-
-/// A message as its publisher's front sees it: borrowed, not kept unless somebody must keep it.
-pub struct Draft<'a> {
-    /// The canonical address; the front has checked it.
-    pub address: &'a str,
-    /// The payload.
-    pub payload: &'a [u8],
-    /// How surely the publisher wants it delivered.
-    pub reliability: Reliability,
-    /// What it does to the last value.
-    pub retain: RetainOp,
-    /// How long it is worth delivering.
-    pub expires_in: Option<Span>,
-    /// Higher goes first where a queue orders by it.
-    pub priority: u8,
-    /// Its metadata.
-    pub properties: Option<&'a Properties>,
-    /// The publisher's number for an exactly-once message; not routed twice until released.
-    pub ticket: Ticket,
-    /// The publisher's encoding.
-    pub native: Option<Native<'a>>,
-}
-
-/// What became of a publish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Published {
-    /// What to tell the publisher.
-    pub outcome: Outcome,
-    /// If set, the publisher is over its rate: read nothing from it before this time.
-    pub pause_until: Option<Time>,
-}
-
-/// What to tell a publisher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Taken care of, and somebody wanted it.
-    Accepted,
-    /// Taken care of; nobody wanted it.
-    NoMatch,
-    /// The access rules do not allow it.
-    Denied,
-    /// The address is longer or deeper than it may be.
-    BadAddress,
-    /// It would have to be kept and there is no room; nothing has happened. The publisher may try again later.
-    Full,
-    /// A queue that rather refuses than forgets is full; other receivers may have got it.
-    Refused,
-}
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 /// The address a session published to last, so that publishing there again costs a comparison.
 #[derive(Debug, Default)]
@@ -78,6 +32,21 @@ impl Kernel {
     /// Publishes for a session. An exactly-once message is held by its ticket until [`Kernel::release`].
     #[inline(always)]
     pub fn publish<E: Effects>(&mut self, id: SessionId, draft: Draft<'_>, now: Time, fx: &mut E) -> Published {
+        match draft.stamp {
+            None => self.publish_now(id, draft, now, fx),
+            Some(stamp) => self.publish_stamped(id, draft, stamp, now, fx),
+        }
+    }
+
+    /// The same of a message that has no stamp, or whose stamp is new.
+    #[inline(always)]
+    pub(crate) fn publish_now<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
         if self.journal_full && self.must_refuse(id, &draft) {
             return Published { outcome: Outcome::Full, pause_until: None };
         }
@@ -121,6 +90,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
+        match draft.stamp {
+            None => self.publish_to_all_now(id, draft, others, now, fx),
+            Some(stamp) => self.publish_stamped_to_all(id, draft, others, stamp, now, fx),
+        }
+    }
+
+    pub(crate) fn publish_to_all_now<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        others: &[String],
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
         let refused = |outcome| Published { outcome, pause_until: None };
         if self.journal_full && self.must_refuse(id, &draft) {
             return refused(Outcome::Full);
@@ -150,7 +133,7 @@ impl Kernel {
 
     /// Whether the message would have to be written down.
     #[cold]
-    fn must_refuse(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {
+    pub(crate) fn must_refuse(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {
         let publisher = self.sessions.get(id);
         if draft.reliability == Reliability::AtMostOnce || publisher.is_some_and(|s| s.held.contains(draft.ticket)) {
             return false;
@@ -226,7 +209,7 @@ impl Kernel {
 
     /// The checks that hold for an address as long as the memo does, and its route.
     #[cold]
-    fn route_for(&mut self, id: SessionId, address: &str) -> Result<Rc<Route>, Outcome> {
+    pub(crate) fn route_for(&mut self, id: SessionId, address: &str) -> Result<Rc<Route>, Outcome> {
         let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
         if levels > self.limits.levels_max || address.len() > self.limits.address_bytes_max {
             return Err(Outcome::BadAddress);
@@ -261,6 +244,9 @@ impl Kernel {
             return match route.goes {
                 Goes::ToQueue if draft.retain == RetainOp::None => {
                     self.spread_to_queue(publisher, route, draft, now, fx)
+                }
+                Goes::ToGroup if draft.retain == RetainOp::None => {
+                    self.spread_to_group(publisher, route, draft, now, fx)
                 }
                 _ => self.spread_fully(publisher, route, draft, now, fx),
             };
@@ -309,7 +295,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let mut kept: Option<Message> = None;
+        self.spread_kept_fully(publisher, route, draft, None, now, fx)
+    }
+
+    /// The same of one that is kept already.
+    pub(crate) fn spread_kept_fully<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        kept: Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) -> Outcome {
+        let mut kept = kept;
         let mut is_last_value = false;
         let mut sent_away = false;
         let must_arrive = self.must_arrive(publisher, draft);
@@ -392,7 +391,7 @@ impl Kernel {
     ) {
         let session = publisher.and_then(|id| self.sessions.get(id));
         let link = session.and_then(|session| session.link);
-        let number = session.map_or(0, |session| session.uid);
+        let number = session.map_or(self.publisher_elsewhere, |session| session.uid);
         let held = match session {
             // A will has no ticket.
             Some(session) if session.durable && draft.ticket != 0 && draft.reliability == Reliability::ExactlyOnce => {
@@ -416,7 +415,7 @@ impl Kernel {
     }
 
     /// How safe a publish must be before it is acknowledged.
-    fn asked_safety(&self, publisher: Option<SessionId>, route: &Route, draft: &Draft<'_>) -> Safety {
+    pub(crate) fn asked_safety(&self, publisher: Option<SessionId>, route: &Route, draft: &Draft<'_>) -> Safety {
         match draft.reliability {
             Reliability::AtMostOnce => Safety::Lazy,
             _ => self.safety_of(publisher, route),
@@ -581,8 +580,9 @@ impl Kernel {
     pub(crate) fn book_at_most_once(&mut self, id: SessionId, sent: Sent, address: &str, payload_len: usize) {
         if let Sent::Congested | Sent::Full = sent
             && let Some(session) = self.sessions.get_mut(id)
+            && !std::mem::replace(&mut session.congested, true)
         {
-            session.congested = true;
+            self.output_changed(id);
         }
         match sent {
             Sent::Room | Sent::Congested => self.book_delivered(id, address, payload_len),
@@ -718,7 +718,14 @@ impl Kernel {
                 fx.hold(link);
             }
             let sent = fx.deliver(link, &entry.delivery(0, address, now));
+            if sent == Sent::Full && entry.group != NO_GROUP {
+                return self.keep_unsent(id, entry, now);
+            }
             self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
+            if entry.group != NO_GROUP {
+                let parcel = parcel(&entry.message, 0, entry.redelivered);
+                self.group_copy_sent(id, entry.group, &parcel, now);
+            }
             return Put::Done;
         }
         let bytes = entry.message.bytes();
@@ -732,55 +739,62 @@ impl Kernel {
             fx.hold(link);
         }
         let sent = fx.deliver(link, &entry.delivery(tag, address, now));
+        let (group, parcel) = (entry.group, parcel(&entry.message, tag, redelivered));
         match sent {
             Sent::Room | Sent::Congested | Sent::Gone => {
                 session.congested = sent != Sent::Room;
                 session.group_in_flight += in_group;
-                let due = now + self.limits.group_settle_timeout;
-                if in_group == 1 && !session.group_timer && due != Time::NEVER {
-                    session.group_timer = true;
-                    self.timers.set(due, id, TimerKind::GroupSettle);
-                }
                 self.bytes_held += bytes;
                 self.unsettled += 1;
                 self.ledger.redelivered += u64::from(redelivered);
+                if in_group == 1 {
+                    self.group_copy_sent(id, group, &parcel, now);
+                    self.expect_settlement(id, group, now);
+                }
+                if sent != Sent::Room {
+                    self.output_changed(id);
+                }
                 Put::Sent(tag)
             }
-            Sent::Full => {
-                session.congested = true;
-                if let Some(entry) = session.window.undo(tag) {
-                    session.waiting_bytes += bytes;
-                    self.bytes_held += bytes;
-                    self.waiting += 1;
-                    session.waiting.push_front(entry);
-                }
-                Put::Waits
-            }
+            Sent::Full => match session.window.undo(tag) {
+                Some(entry) => self.keep_unsent(id, entry, now),
+                None => Put::Done,
+            },
             Sent::TooLarge => {
                 if let Some(entry) = session.window.undo(tag) {
+                    if let Some(group) = self.group_mut(group) {
+                        group.counters.dropped += 1;
+                    }
+                    // It was chosen, and its key is not there after all.
+                    self.order_settled(group, (id, u16::MAX, 0), &entry.message);
                     self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
                 }
                 Put::Done
             }
         }
     }
+
+    /// A copy did not fit into its receiver's output. What came through a group goes back there before long.
+    #[cold]
+    fn keep_unsent(&mut self, id: SessionId, entry: Entry, now: Time) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else { return Put::Done };
+        session.congested = true;
+        let bytes = entry.message.bytes();
+        session.waiting_bytes += bytes;
+        self.bytes_held += bytes;
+        self.waiting += 1;
+        if entry.group != NO_GROUP {
+            self.timers.set(now, id, TimerKind::GroupUnsent);
+        }
+        session.waiting.push_front(entry);
+        self.output_changed(id);
+        Put::Waits
+    }
 }
 
-impl Draft<'_> {
-    /// In a form that can be kept.
-    pub(crate) fn keep(&self, publisher: u64, now: Time) -> Message {
-        let message = Message::new(
-            self.address,
-            self.payload,
-            self.reliability,
-            self.retain,
-            self.expires_in.map_or(Time::NEVER, |span| now + span),
-            now,
-            publisher,
-            self.properties.cloned().map(Box::new),
-        );
-        if self.priority > 0 { message.with_priority(self.priority) } else { message }
-    }
+/// What a group's balancer is told of a copy; tag 0 if it is not to be settled.
+pub(crate) fn parcel(message: &Message, tag: Tag, again: bool) -> Parcel {
+    Parcel { tag: u64::from(tag), size: message.payload().len() as u32, settles: tag != 0, again }
 }
 
 impl Entry {
@@ -829,13 +843,24 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.link == Some(link) && session.congested {
             session.congested = false;
+            self.output_changed(id);
             self.pump(id, now, fx);
+        }
+    }
+
+    /// The link takes nothing more for now, however little waits in its output.
+    pub fn link_blocked(&mut self, id: SessionId, link: LinkId) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && session.link == Some(link)
+        {
+            session.congested = true;
+            self.output_changed(id);
         }
     }
 }
 
 /// Few messages say how long they are worth delivering; the others should not pay for the division.
 #[cold]
-fn whole_secs(span: Span) -> u32 {
+pub(crate) fn whole_secs(span: Span) -> u32 {
     span.secs_ceil().min(u64::from(u32::MAX)) as u32
 }

@@ -2,14 +2,16 @@
 
 use crate::access::Access;
 use crate::disk_queue::{DiskQueue, entry};
-use crate::durable::{SHARD_BITS, shard_of};
+use crate::durable::SHARD_BITS;
 use crate::effects::{Effects, Safety};
-use crate::group::{Member, Waiting, group_key};
-use crate::ids::SessionId;
+use crate::group::{Member, Peer, Waiting, group_key};
+use crate::group_home::owner_of;
+use crate::ids::{SessionId, ShardId};
 use crate::journal::{Record, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
 use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
+use crate::sequences::Sequences;
 use crate::session::{Grants, Held, HeldTickets, NO_GROUP, Session, Will};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
@@ -28,8 +30,10 @@ pub type GroupName = (Box<str>, Box<str>);
 pub struct Part {
     /// Sessions by number.
     pub sessions: Vec<(u64, StoredSession)>,
-    /// What waits in groups, by the group's number, and which shard has a member of it.
+    /// What waits in groups that the shard owns, by the group's number.
     pub groups: Vec<(u64, StoredGroup)>,
+    /// The shards that have members of a group, by its name and filter.
+    pub members: Arc<HashMap<GroupName, BTreeSet<u16>>>,
     /// Name and filter of each group that held anything, wherever it is now, by its number.
     pub group_names: Arc<HashMap<u64, GroupName>>,
     /// Queues with names, exchanges and bindings, and what waits in them.
@@ -38,6 +42,8 @@ pub struct Part {
     pub transfers: Vec<(u64, StoredGroup)>,
     /// Last values: place and length of their messages' records.
     pub last_values: Vec<(u64, u32)>,
+    /// Publishers that stamp their messages, by user and number, and what was taken of theirs.
+    pub publishers: Vec<(Box<str>, u64, Sequences)>,
     /// The highest number of a session or group, of any shard.
     pub number_last: u64,
     /// The highest serial, of any shard.
@@ -50,8 +56,8 @@ impl State {
         let mut parts: Vec<Part> = (0..shards.max(1))
             .map(|_| Part { number_last: self.queue_last, serial_last: self.serial_last, ..Part::default() })
             .collect();
-        // A group's entries go where one of its members is who outlives the broker; if they can, where they were.
-        let mut members: HashMap<(Box<str>, Box<str>), BTreeSet<u16>> = HashMap::new();
+        // A group's entries go to its owner, who is to know where members are.
+        let mut members: HashMap<GroupName, BTreeSet<u16>> = HashMap::new();
         for (number, session) in self.sessions {
             let shard = home(&session.client, shards).0;
             for subscription in &session.subscriptions {
@@ -76,21 +82,24 @@ impl State {
                 parts[usize::from(home(crate::queue::HOME, shards).0)].groups.push((number, group));
                 continue;
             }
-            let shards = members.get(&(group.name.clone(), group.filter.clone()));
-            let was = shard_of(number);
-            let stays = shards.is_some_and(|shards| shards.contains(&was));
-            let shard = if stays { was } else { shards.and_then(BTreeSet::first).copied().unwrap_or(0) };
-            parts[usize::from(shard)].groups.push((number, group));
+            let owner = owner_of(&group_key(&group.name, &group.filter), &group.filter, shards);
+            parts[usize::from(owner.0)].groups.push((number, group));
         }
         for (address, value) in self.last_values {
             parts[usize::from(home(&address, shards).0)].last_values.push(value);
         }
+        let owner = &mut parts[usize::from(home(crate::queue::HOME, shards).0)].publishers;
+        for (user, known) in self.publishers {
+            owner.extend(known.into_iter().map(|(publisher, sequences)| (user.clone(), publisher, sequences)));
+        }
+        let members = Arc::new(members);
         for part in &mut parts {
             // The order in which they were opened; a map has none.
             part.sessions.sort_unstable_by_key(|(number, _)| *number);
             part.groups.sort_unstable_by_key(|(number, _)| *number);
             part.terms.sort_unstable_by_key(|(number, group)| (StoredTerms::of(group), *number));
             part.group_names = group_names.clone();
+            part.members = members.clone();
             part.transfers.sort_unstable_by_key(|(number, _)| *number);
         }
         parts
@@ -129,6 +138,7 @@ impl Kernel {
                 None => self.ledger.drop(DropReason::Unreadable),
             }
         }
+        self.restore_publishers(part.publishers, now);
         for (number, terms) in part.terms {
             self.restore_terms(number, terms, read, now, fx);
         }
@@ -145,7 +155,8 @@ impl Kernel {
         }
         let mut groups: HashMap<u64, u32> = HashMap::new();
         for (number, group) in part.groups {
-            if let Some(index) = self.restore_group(number, group, read, fx) {
+            self.expect_members(&group, &part.members);
+            if let Some(index) = self.restore_group(number, group, read, now, fx) {
                 groups.insert(number, index);
             }
         }
@@ -202,7 +213,7 @@ impl Kernel {
         let mut states = Vec::new();
         for (tag, slot) in slots {
             if slot.received {
-                states.push((tag, SlotState::ExpectReleased { durable: true }));
+                states.push((tag, SlotState::ExpectReleased { durable: true, of_group: None }));
                 continue;
             }
             restored += 1;
@@ -226,6 +237,7 @@ impl Kernel {
             access: own.unwrap_or_else(|| access(&client, user)),
             user: user.map(Into::into),
             dialect: "",
+            presence: None,
             grants: Grants::default(),
             expiry: stored.expiry,
             expires_at,
@@ -246,10 +258,13 @@ impl Kernel {
             openings: 0,
             groups: Vec::new(),
             group_in_flight: 0,
-            group_timer: false,
+            group_progress: Time::ZERO,
+            group_due: Time::NEVER,
+            trial: None,
             scans: Vec::new(),
             watches: crate::watch::NONE,
             lines: None,
+            work: None,
             meters: None,
             received: 0,
             routed: 0,
@@ -289,7 +304,7 @@ impl Kernel {
                 let index = self.group_for(&group_key(name, &stored.filter), &stored.filter);
                 let member = Member { session: id, reliability: stored.reliability, id: stored.id, line: None };
                 if let Some(group) = self.group_mut(index) {
-                    group.members.push(member);
+                    group.add(member);
                 }
                 index
             }
@@ -309,10 +324,25 @@ impl Kernel {
         session.subscriptions.push(Held { filter: stored.filter.clone(), group });
         self.subscriptions += 1;
         if group != NO_GROUP {
+            self.tell_seats(group, id, fx);
             self.tell_membership(group, 0, fx);
         } else if first_here {
             let filter = stored.filter;
             self.tell_shards(fx, |_| ShardMessage::Interest { filter: filter.clone(), wanted: true, question: 0 });
+        }
+    }
+
+    /// Who else has members of a group that is owned here will say so; until then its word is taken for granted.
+    fn expect_members(&mut self, stored: &StoredGroup, members: &HashMap<GroupName, BTreeSet<u16>>) {
+        let Some(shards) = members.get(&(stored.name.clone(), stored.filter.clone())) else { return };
+        let key = group_key(&stored.name, &stored.filter);
+        let own = self.shard;
+        for shard in shards.iter().map(|shard| ShardId(*shard)).filter(|shard| *shard != own) {
+            let index = self.group_for(&key, &stored.filter);
+            let Some(group) = self.group_mut(index) else { return };
+            if group.peers.iter().all(|peer| peer.shard != shard) {
+                group.peers.push(Peer { shard, all: 1, durable: true });
+            }
         }
     }
 
@@ -321,6 +351,7 @@ impl Kernel {
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        now: Time,
         fx: &mut E,
     ) -> Option<u32> {
         if self.restore_into_queue(number, &stored, read, fx) {
@@ -352,7 +383,7 @@ impl Kernel {
             }
             bytes += message.bytes();
             self.book_restored(message.address());
-            waiting.push(Waiting { message, redelivered, serial });
+            waiting.push(Waiting::new(message, serial, redelivered, now));
         }
         if to != number {
             fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);

@@ -76,6 +76,8 @@ pub(crate) enum Goes {
     ToReceivers,
     /// One queue wants it and nobody else.
     ToQueue,
+    /// One group wants it and nobody else.
+    ToGroup,
 }
 
 /// Where exchanges lead a message on to.
@@ -277,6 +279,12 @@ impl Kernel {
             route.goes = Goes::ToReceivers;
         } else if route.queues.len() == 1 && route.onward.is_none() && !route.wants_more_than_queues() {
             route.goes = Goes::ToQueue;
+        } else if route.groups.len() == 1
+            && route.receivers.is_empty()
+            && route.shards.is_empty()
+            && !route.has_queues()
+        {
+            route.goes = Goes::ToGroup;
         }
         route
     }

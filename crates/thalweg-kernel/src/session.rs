@@ -1,16 +1,20 @@
 //! Who is here, and what waits for them.
 
 use crate::access::Access;
+use crate::balance::Parcel;
 use crate::disk_queue::DiskQueue;
 use crate::effects::{CloseReason, Effects, Safety, Sent};
+use crate::eviction::Trial;
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
-use crate::publish::Memo;
+use crate::presence::KnownAs;
+use crate::publish::{Memo, parcel};
 use crate::queue::Lines;
 use crate::rate::TokenBucket;
 use crate::retained::Scan;
 use crate::timers::TimerKind;
 use crate::window::{Slot, SlotState, Window};
+use crate::work_terms::SessionTerms;
 use crate::{Draft, Kernel};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,6 +115,8 @@ pub struct OpenSession<'a> {
     pub user: Option<Arc<str>>,
     /// How operators see the peer: protocol and version. Never decides anything.
     pub dialect: &'static str,
+    /// How others know the peer, if it has a name.
+    pub known_as: Option<KnownAs<'a>>,
     /// What the peer was told that it may do.
     pub grants: Grants,
 }
@@ -171,8 +177,12 @@ pub enum Closing {
     Clean,
     /// The peer said good-bye and asked for its will to be published.
     CleanWithWill,
-    /// It went away without a word, or misbehaved.
+    /// It went away without a word.
     Lost,
+    /// It was not heard of for too long. Otherwise like `Lost`.
+    Silent,
+    /// We ended it: an operator, a limit, or because the peer misbehaved. Otherwise like `Lost`.
+    Cut,
 }
 
 /// One subscription, as its session remembers it.
@@ -194,6 +204,8 @@ pub(crate) struct Session {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) access: Access,
     pub(crate) dialect: &'static str,
+    /// Where it is told that its peer is here, if anywhere.
+    pub(crate) presence: Option<Box<str>>,
     pub(crate) grants: Grants,
     pub(crate) expiry: Span,
     pub(crate) expires_at: Time,
@@ -222,13 +234,19 @@ pub(crate) struct Session {
     /// Groups it is a member of.
     pub(crate) groups: Vec<u32>,
     pub(crate) group_in_flight: u32,
-    /// A timer watches for group copies that are not settled in time.
-    pub(crate) group_timer: bool,
+    /// When it was last done with the first of its groups' copies.
+    pub(crate) group_progress: Time,
+    /// When it is looked at whether it settles them in time.
+    pub(crate) group_due: Time,
+    /// Its receiver was silent before.
+    pub(crate) trial: Option<Box<Trial>>,
     pub(crate) scans: Vec<Scan>,
     /// The first of its watches.
     pub(crate) watches: u32,
     /// What takes from queues with names, if it ever did.
     pub(crate) lines: Option<Box<Lines>>,
+    /// What it says of the way it works, if it says anything.
+    pub(crate) work: Option<Box<SessionTerms>>,
     pub(crate) meters: Option<Box<Meters>>,
     pub(crate) received: u64,
     pub(crate) routed: u64,
@@ -262,11 +280,55 @@ impl Session {
 
     /// What it was given through a group and has not settled.
     pub(crate) fn entries_of_group(&mut self, index: u32) -> impl Iterator<Item = &mut Entry> {
+        self.copies().filter(move |entry| entry.group == index)
+    }
+
+    /// What it was given and has not settled, but for what is on disk.
+    pub(crate) fn copies(&mut self) -> impl Iterator<Item = &mut Entry> {
         let sent = self.window.iter_mut().filter_map(|(_, slot)| match &mut slot.state {
             SlotState::ExpectSettle(entry) => Some(entry),
             _ => None,
         });
-        sent.chain(&mut self.waiting).filter(move |entry| entry.group == index)
+        sent.chain(&mut self.waiting)
+    }
+
+    /// Messages of a group that it is not done with: not settled, or settled in the first of two steps.
+    pub(crate) fn messages_of_group(&mut self, index: u32) -> impl Iterator<Item = &Message> {
+        let sent = self.window.iter_mut().filter_map(move |(_, slot)| match &slot.state {
+            SlotState::ExpectSettle(entry) => (entry.group == index).then_some(&entry.message),
+            SlotState::ExpectReleased { of_group, .. } => {
+                of_group.as_ref().filter(|(group, _)| *group == index).map(|(_, message)| message)
+            }
+        });
+        let waiting = self.waiting.iter().filter(move |entry| entry.group == index);
+        sent.chain(waiting.map(|entry| &entry.message))
+    }
+
+    /// What it has of a group is its own from now on: names in the journal's queue of the group.
+    pub(crate) fn detach_from_group(&mut self, index: u32) -> Vec<u64> {
+        let mut left = Vec::new();
+        for entry in self.entries_of_group(index) {
+            entry.group = NO_GROUP;
+            if std::mem::take(&mut entry.of_group) {
+                left.push(std::mem::take(&mut entry.serial));
+            }
+        }
+        for (_, slot) in self.window.iter_mut() {
+            if let SlotState::ExpectReleased { of_group, .. } = &mut slot.state {
+                of_group.take_if(|(group, _)| *group == index);
+            }
+        }
+        self.count_groups();
+        left
+    }
+
+    /// Counts what it has of groups and is not done with.
+    fn count_groups(&mut self) {
+        let of_groups = self.window.iter_mut().filter(|(_, slot)| match &slot.state {
+            SlotState::ExpectSettle(entry) => entry.group != NO_GROUP,
+            SlotState::ExpectReleased { of_group, .. } => of_group.is_some(),
+        });
+        self.group_in_flight = of_groups.count() as u32;
     }
 
     /// How many copies wait, in memory and on disk.
@@ -345,22 +407,28 @@ impl Kernel {
     ) -> Result<Opened, OpenRefusal> {
         let expiry = open.expiry.min(self.limits.session_expiry_max);
         let existing = self.by_client.get(open.client).copied();
+        // Nobody is told that a peer left whose place is taken.
+        let left = existing.and_then(|id| self.take_presence(id, now));
         if let Some(id) = existing {
             self.take_over(id, open.fresh, now, fx);
         }
+        let presence = self.presence_of(&open, &left);
         if let Some(&id) = self.by_client.get(open.client) {
             if !open.fresh {
-                return Ok(self.resume_session(id, open, expiry, now, fx));
+                return Ok(self.resume_session(id, open, presence, expiry, now, fx));
             }
             let safety = open.grants.safety.unwrap_or(self.limits.safety);
             self.end_session_as(id, safety, now, fx);
         } else if self.sessions.len() >= self.limits.sessions_max {
+            self.tell_presence(left, now, fx);
             return Err(OpenRefusal::TooManySessions);
         } else if self.pressure >= Pressure::RefuseSessions {
+            self.tell_presence(left, now, fx);
             return Err(OpenRefusal::Overloaded);
         }
         let client: Arc<str> = open.client.into();
         let (link, durable) = (open.link, self.limits.journal && expiry > Span::ZERO);
+        let trial = self.trial_of(&client, now);
         let session = Session {
             client: client.clone(),
             uid: self.next_number(),
@@ -369,6 +437,7 @@ impl Kernel {
             user: open.user,
             access: open.access,
             dialect: open.dialect,
+            presence,
             grants: open.grants,
             expiry,
             expires_at: Time::NEVER,
@@ -389,10 +458,13 @@ impl Kernel {
             openings: 1,
             groups: Vec::new(),
             group_in_flight: 0,
-            group_timer: false,
+            group_progress: Time::ZERO,
+            group_due: Time::NEVER,
+            trial,
             scans: Vec::new(),
             watches: crate::watch::NONE,
             lines: None,
+            work: None,
             meters: self.limits.meters(&open.grants, now),
             received: 0,
             routed: 0,
@@ -419,12 +491,14 @@ impl Kernel {
         &mut self,
         id: SessionId,
         open: OpenSession<'_>,
+        presence: Option<Box<str>>,
         expiry: Span,
         now: Time,
         fx: &mut E,
     ) -> Opened {
         let link = open.link;
         let in_flight_max = open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1);
+        let trial = self.trial_of(open.client, now);
         if let Some(session) = self.sessions.get_mut(id) {
             session.link = Some(open.link);
             session.openings = session.openings.wrapping_add(1);
@@ -435,6 +509,7 @@ impl Kernel {
             }
             session.access = open.access;
             session.dialect = open.dialect;
+            session.presence = presence;
             session.grants = open.grants;
             session.meters = self.limits.meters(&open.grants, now);
             session.expiry = expiry;
@@ -443,6 +518,7 @@ impl Kernel {
             session.will_due = Time::NEVER;
             session.in_flight_max = in_flight_max;
             session.congested = false;
+            session.trial = trial;
             self.online += 1;
             if session.durable {
                 let safety = self.session_safety(id);
@@ -472,17 +548,25 @@ impl Kernel {
     pub fn start<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(link) = session.link else { return };
-        session.window.forget_moved();
+        let mut released: Vec<(u32, Parcel)> = Vec::new();
         for (tag, slot) in session.window.iter_mut() {
             match &mut slot.state {
                 SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
-                SlotState::ExpectReleased { .. } => fx.release(link, tag),
-                SlotState::Moved => {}
+                SlotState::ExpectReleased { of_group, .. } => {
+                    fx.release(link, tag);
+                    released.extend(of_group.as_ref().map(|(group, message)| (*group, parcel(message, tag, true))));
+                }
             }
         }
+        self.sit_down(id, now);
+        for (group, parcel) in released {
+            self.group_copy_sent(id, group, &parcel, now);
+        }
+        self.begin_trial(id);
         self.repeat(id, now, fx);
         self.groups_member_changed(id, now, fx);
         self.pump(id, now, fx);
+        self.tell_came(id, now, fx);
     }
 
     /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
@@ -493,27 +577,30 @@ impl Kernel {
             && let Some(tag) = session.repeats.pop_front()
         {
             let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else { continue };
-            let SlotState::ExpectSettle(entry) = &mut slot.state else {
-                // It went to another member of its group meanwhile: this receiver will never speak of it.
-                session.window.remove(tag);
-                continue;
-            };
+            // Or it is known to have arrived.
+            let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
             slot.sent_at = now;
             entry.redelivered = true;
-            let watched = entry.group == NO_GROUP || std::mem::replace(&mut session.group_timer, true);
+            let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
                 self.unsettled -= 1;
                 if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.remove(tag) {
+                    if entry.group != NO_GROUP {
+                        session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                        self.order_settled(entry.group, (id, u16::MAX, 0), &entry.message);
+                    }
+                    self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
                     self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
                     self.persist_settled(id, &entry, tag, fx);
                 }
                 continue;
             }
             self.ledger.redelivered += 1;
-            if !watched && self.limits.group_settle_timeout != Span::FOREVER {
-                self.timers.set(now + self.limits.group_settle_timeout, id, TimerKind::GroupSettle);
+            if group != NO_GROUP {
+                self.group_copy_sent(id, group, &parcel, now);
+                self.expect_settlement(id, group, now);
             }
         }
     }
@@ -538,8 +625,14 @@ impl Kernel {
     }
 
     /// A session has no link from now on.
-    fn drop_link(&mut self, id: SessionId, now: Time) {
+    pub(crate) fn drop_link(&mut self, id: SessionId, now: Time) {
+        self.seats_down(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
+        for index in &session.groups {
+            if let Some(Some(group)) = self.groups.get_mut(*index as usize) {
+                group.seats_changed();
+            }
+        }
         session.link = None;
         session.memo = Memo::default();
         session.scans = Vec::new();
@@ -565,12 +658,19 @@ impl Kernel {
         if let Some(session) = self.sessions.get_mut(id)
             && std::mem::take(&mut session.overflowed)
         {
-            self.after_link(id, Closing::Lost, None, now, fx);
+            self.after_link(id, Closing::Cut, None, now, fx);
         }
     }
 
     /// What follows from the end of a link: a will, the end of the session or its expiry, other members' turn.
-    fn after_link<E: Effects>(&mut self, id: SessionId, how: Closing, expiry: Option<Span>, now: Time, fx: &mut E) {
+    pub(crate) fn after_link<E: Effects>(
+        &mut self,
+        id: SessionId,
+        how: Closing,
+        expiry: Option<Span>,
+        now: Time,
+        fx: &mut E,
+    ) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if let Some(expiry) = expiry {
             session.expiry = expiry.min(self.limits.session_expiry_max);
@@ -578,6 +678,7 @@ impl Kernel {
         if how == Closing::Clean {
             session.will = None;
         }
+        let left = session.presence_news(now, Some(how));
         session.expires_at = now + session.expiry;
         let ends_now = session.expiry == Span::ZERO;
         let expires_at = session.expires_at;
@@ -591,16 +692,18 @@ impl Kernel {
         }
         if ends_now {
             self.end_session(id, now, fx);
-            return;
+            return self.tell_presence(left, now, fx);
         }
         if expires_at != Time::NEVER {
             self.timers.set(expires_at, id, TimerKind::SessionExpiry);
         }
         self.persist_session(id, Safety::Lazy, fx);
-        self.groups_member_changed(id, now, fx);
         if self.limits.group_redispatch {
+            // What was sent before goes before what waits.
             self.return_group_copies(id, now, fx);
         }
+        self.groups_member_changed(id, now, fx);
+        self.tell_presence(left, now, fx);
     }
 
     pub(crate) fn publish_will<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
@@ -617,6 +720,7 @@ impl Kernel {
             properties: will.properties.as_deref(),
             ticket: 0,
             native: None,
+            stamp: None,
         };
         self.ledger.own += 1;
         self.publish_left_behind(id, &draft, now, fx);
@@ -638,18 +742,14 @@ impl Kernel {
         // The end of the session publishes a delayed will.
         self.publish_will(id, now, fx);
         self.end_watches(id, fx);
+        self.end_errands(id);
         self.close_lines(id, now, fx);
-        let moved = self.take_group_copies(id);
-        // A queue outlives whoever took from it; a group that sessions share ends with its last member.
-        let (fed, moved): (Vec<Entry>, Vec<Entry>) =
-            moved.into_iter().partition(|entry| self.is_fed(entry.group) || self.is_of_queue_elsewhere(entry.group));
-        if let Some(session) = self.sessions.get_mut(id)
-            && !fed.is_empty()
-        {
+        if let Some(session) = self.sessions.get_mut(id) {
+            // It gets nothing of what it gives back.
             session.congested = true;
-            let number = session.uid;
-            self.return_to_groups(number, fed, now, fx);
         }
+        self.return_group_copies(id, now, fx);
+        self.count_lost_to_groups(id);
         self.drop_all_subscriptions(id, now, fx);
         let Some(mut session) = self.sessions.remove(id) else { return };
         if session.link.is_some() {
@@ -685,7 +785,6 @@ impl Kernel {
             }
         }
         self.bytes_held = self.bytes_held.saturating_sub(memory_held);
-        self.return_to_groups(session.uid, moved, now, fx);
         if session.durable {
             self.persist_session_ended(session.uid, safety, fx);
         }
@@ -696,7 +795,7 @@ impl Kernel {
         let Some(&id) = self.by_client.get(client) else { return false };
         if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
             fx.disconnect(link, why);
-            self.close_link(id, link, Closing::Lost, None, now, fx);
+            self.close_link(id, link, Closing::Cut, None, now, fx);
         }
         if forget {
             self.end_session(id, now, fx);
@@ -710,6 +809,7 @@ impl Kernel {
             session.access = access;
             session.memo = Memo::default();
             self.access_epoch += 1;
+            self.seats_away.has_changed(id);
             self.watches.recheck = self.watches.count > 0;
         }
     }
@@ -724,6 +824,7 @@ impl Kernel {
             }
         }
         self.access_epoch += 1;
+        self.seats_away.have_changed();
         self.watches.recheck = self.watches.count > 0;
     }
 }

@@ -6,7 +6,7 @@ use crate::ids::{SessionId, Tag};
 use crate::journal::Record;
 use crate::session::{Entry, NO_GROUP};
 use crate::window::{SlotState, Window};
-use thalweg_model::{Reliability, Time};
+use thalweg_model::{Message, Reliability, Time};
 
 /// What a receiver says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ impl Kernel {
                 match &slot.state {
                     SlotState::ExpectSettle(entry) if entry.reliability == Reliability::ExactlyOnce => {
                         let durable = session.durable && entry.serial != 0 && !entry.of_group;
-                        let released = SlotState::ExpectReleased { durable };
+                        let of_group = (entry.group != NO_GROUP).then(|| (entry.group, entry.message.clone()));
+                        let released = SlotState::ExpectReleased { durable, of_group };
                         if let SlotState::ExpectSettle(entry) = std::mem::replace(&mut slot.state, released) {
                             let queue = session.uid;
                             if durable {
@@ -54,7 +55,7 @@ impl Kernel {
                         }
                     }
                     SlotState::ExpectReleased { .. } => {}
-                    _ => return Settled::Unknown,
+                    SlotState::ExpectSettle(_) => return Settled::Unknown,
                 }
                 fx.release(link, tag);
                 Settled::Known
@@ -66,14 +67,24 @@ impl Kernel {
                 let Some(slot) = session.window.remove(tag) else { return Settled::Unknown };
                 match slot.state {
                     SlotState::ExpectSettle(entry) => {
+                        if entry.group != NO_GROUP {
+                            session.made_progress(slot.sent_at, now);
+                        }
                         self.book_settled(id, &entry);
+                        if entry.group != NO_GROUP {
+                            self.group_copy_done(id, entry.group, tag, &entry.message, now);
+                        }
                         self.persist_settled(id, &entry, tag, fx);
                     }
-                    SlotState::ExpectReleased { durable: true } => {
+                    SlotState::ExpectReleased { durable, of_group } => {
                         let queue = session.uid;
-                        fx.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                        if durable {
+                            fx.persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                        }
+                        if let Some((group, message)) = of_group {
+                            self.group_copy_done(id, group, tag, &message, now);
+                        }
                     }
-                    SlotState::ExpectReleased { durable: false } | SlotState::Moved => {}
                 }
                 self.repeat(id, now, fx);
                 self.pump(id, now, fx);
@@ -89,11 +100,15 @@ impl Kernel {
         // Looking at the address costs more than the rest.
         let address = if self.accounts.are_kept() { entry.message.address() } else { "" };
         self.book_delivered(id, address, entry.message.payload().len());
-        if entry.group != NO_GROUP
-            && let Some(session) = self.sessions.get_mut(id)
-        {
-            session.group_in_flight = session.group_in_flight.saturating_sub(1);
-        }
+    }
+
+    /// A member of a group is done with a copy. Receivers of exactly-once messages may begin to work only when they are
+    /// told that it will not be repeated, so that is when they say so for the second time.
+    fn group_copy_done(&mut self, id: SessionId, group: u32, tag: Tag, message: &Message, now: Time) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.group_in_flight = session.group_in_flight.saturating_sub(1);
+        self.end_trial(id);
+        self.group_copy_settled(id, group, tag, message, now);
     }
 
     /// Sends what waits for a session as far as credit and output allow: its own queue, then its groups', then last
@@ -112,6 +127,11 @@ impl Kernel {
                     if !self.refill(id, fx) && self.sessions.get(id).is_some_and(|session| session.disk.is_some()) {
                         return;
                     }
+                    continue;
+                }
+                Some(entry) if entry.group != NO_GROUP => {
+                    // It did not fit before; others may have it, too.
+                    self.return_unsent(id, now, fx);
                     continue;
                 }
                 Some(entry) if entry.reliability > Reliability::AtMostOnce && !has_credit => return,
@@ -190,6 +210,6 @@ fn may_settle(window: &mut Window, tag: Tag, said: Settlement) -> bool {
     let Some(slot) = window.get_mut(tag) else { return false };
     match &slot.state {
         SlotState::ExpectSettle(entry) => said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce,
-        SlotState::ExpectReleased { .. } | SlotState::Moved => true,
+        SlotState::ExpectReleased { .. } => true,
     }
 }

@@ -1,14 +1,18 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
+use crate::durable::shard_of;
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
+use crate::group_home::GroupMail;
 use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
 use crate::last_value::ScanCursor;
+use crate::presence::PresenceNews;
 use crate::publish::Draft;
 use crate::queue::{Refusal, TakenEnd};
 use crate::read::ListCursor;
-use crate::route_cache::{Sink, SinkKind};
+use crate::route_cache::{NO_LOCAL, Route, Sink, SinkKind};
 use crate::session::Session;
+use crate::stamped::StampedPublish;
 use crate::{Kernel, home};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -33,9 +37,7 @@ pub enum ShardMessage {
         key: Arc<str>,
         /// The group's filter.
         filter: Box<str>,
-        /// Members with a link.
-        online: u32,
-        /// All members.
+        /// Members, with or without a link.
         all: u32,
         /// Whether a session that outlives the broker is among them.
         durable: bool,
@@ -58,7 +60,7 @@ pub enum ShardMessage {
         /// If given, only for sessions whose home is each of these shards, when there are so many.
         only: Option<Arc<[(u16, u16)]>>,
     },
-    /// For a member of the group that is yours.
+    /// For a group that you own.
     PublishToGroup {
         /// The group's name and filter.
         key: Arc<str>,
@@ -68,9 +70,13 @@ pub enum ShardMessage {
         safety: Safety,
         /// The entry that it was in the sender's queue, if it was written down there: number and serial.
         from: (u64, u64),
-        /// It may have been delivered before.
-        redelivered: bool,
     },
+    /// A publish with a stamp, whose publisher you know if anybody does.
+    PublishStamped(Box<StampedPublish>),
+    /// A session's peer came or left, and you are the home of the address where that is told.
+    Presence(Box<PresenceNews>),
+    /// Between a group's owner and a shard that has members of it.
+    Group(GroupMail),
     /// Becomes, or clears, the last value of its address, whose home you are.
     Retain {
         /// The message; its retain operation says which.
@@ -246,6 +252,8 @@ impl ShardMessage {
             ShardMessage::Publish { safety, .. }
             | ShardMessage::PublishToGroup { safety, .. }
             | ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
+            // What its repetition must not overtake is known when it has been handled.
+            ShardMessage::PublishStamped(publish) => publish.message.reliability() > Reliability::AtMostOnce,
             _ => false,
         }
     }
@@ -257,6 +265,9 @@ impl ShardMessage {
             | ShardMessage::PublishToGroup { message, .. }
             | ShardMessage::Retain { message, .. }
             | ShardMessage::Keep { message } => message.bytes(),
+            ShardMessage::Group(mail) => mail.bytes(),
+            ShardMessage::PublishStamped(publish) => publish.bytes(),
+            ShardMessage::Presence(news) => news.bytes(),
             ShardMessage::Vouched { value, .. } | ShardMessage::ReadDone { value, .. } => {
                 size_of::<ShardMessage>() + value.as_ref().map_or(0, Message::bytes)
             }
@@ -278,28 +289,25 @@ impl Kernel {
                 self.on_publish(from, &message, safety, only.as_deref().unwrap_or_default(), now, fx);
                 self.took_over(entry, fx);
             }
-            ShardMessage::PublishToGroup { key, message, safety, from, redelivered } => {
+            ShardMessage::PublishToGroup { key, message, safety, from } => {
                 self.ledger.arrived += 1;
-                if self.is_of_queue_and_left(&key) {
-                    // The last member here has left while the message was on its way: it goes back into its queue.
-                    self.ledger.forwarded += 1;
-                    let to = home(crate::queue::HOME, self.shards);
-                    return fx.send(to, ShardMessage::PublishToGroup { key, message, safety, from, redelivered });
-                }
-                self.on_publish_to_group(&key, &message, redelivered, now, fx);
+                self.on_publish_to_group(&key, &message, now, fx);
                 if !self.pending_references.is_empty() {
                     self.persist_kept(&message, false, safety, fx);
                 }
                 // In the same batch, so that it is never in both queues nor in none.
                 self.took_over(from, fx);
             }
+            ShardMessage::PublishStamped(publish) => self.on_stamped(&publish, now, fx),
+            ShardMessage::Presence(news) => self.on_presence(*news, now, fx),
+            ShardMessage::Group(mail) => self.on_group_mail(from, mail, now, fx),
             ShardMessage::Retain { message, safety, from } => self.on_retain(message, safety, from, fx),
             ShardMessage::Interest { filter, wanted, question } => {
                 self.on_interest(from, &filter, wanted);
                 self.answer_shard(from, question, fx);
             }
-            ShardMessage::Membership { key, filter, online, all, durable, question } => {
-                let peer = Peer { shard: from, online, all, durable };
+            ShardMessage::Membership { key, filter, all, durable, question } => {
+                let peer = Peer { shard: from, all, durable };
                 self.on_membership(peer, &key, &filter, now, fx);
                 self.answer_shard(from, question, fx);
             }
@@ -361,7 +369,8 @@ impl Kernel {
         }
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
-        self.spread_to_all(None, &route, &draft, &mut Some(message.clone()), now, fx);
+        let own = self.own_receiver(message.publisher(), &route);
+        self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell {
             self.offer_to_cell(cell, message, Some(from), fx);
         }
@@ -377,6 +386,16 @@ impl Kernel {
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
+    }
+
+    /// The publisher of a message that comes back from another shard, if it is among those who want none of their own.
+    fn own_receiver(&self, publisher: u64, route: &Route) -> Option<SessionId> {
+        if publisher == 0 || shard_of(publisher) != self.shard.0 {
+            return None;
+        }
+        let not_own = route.receivers.iter().filter(|receiver| receiver.flags & NO_LOCAL != 0);
+        let mut sessions = not_own.map(|receiver| receiver.session);
+        sessions.find(|id| self.sessions.get(*id).is_some_and(|session| session.uid == publisher))
     }
 
     pub(crate) fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {

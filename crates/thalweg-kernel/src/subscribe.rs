@@ -160,7 +160,12 @@ impl Kernel {
             return Err(Subscribed::NoWildcards);
         }
         match self.sessions.get(id) {
-            Some(session) if session.access.allows(Permission::Subscribe, wish.filter) => Ok(()),
+            Some(session) if session.access.allows(Permission::Subscribe, wish.filter) => {
+                match self.is_told_here(wish.filter) {
+                    true => Ok(()),
+                    false => Err(Subscribed::Denied),
+                }
+            }
             _ => Err(Subscribed::Denied),
         }
     }

@@ -15,14 +15,22 @@ pub(crate) enum TimerKind {
     Will,
     /// The session has had no link for as long as it may.
     SessionExpiry,
-    /// Copies that came through a group should be settled by now.
+    /// A session should have settled something that came through a group by now.
     GroupSettle,
+    /// A session whose receiver was silent may have its first message now.
+    GroupTrial,
+    /// What did not fit into a session's output goes back to its groups.
+    GroupUnsent,
     /// The head of a queue has had its time; the number is the queue's.
     QueueHead,
     /// A queue may have been idle for as long as it may; the number is the queue's.
     QueueIdle,
     /// Something that was taken out of a queue by itself should be settled by now.
     TakenSettle,
+    /// What waits in a group may have found its member; the number is the group's.
+    GroupLook,
+    /// Members of a group may have been silent for too long; the number is the group's.
+    GroupWatch,
 }
 
 /// Timers in order of time. Setting is cheap and nothing is cancelled: a timer that fires looks whether it still means
@@ -67,6 +75,8 @@ impl Kernel {
                 TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
                 TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
                 TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
+                TimerKind::GroupLook => self.on_group_look(id.0, now, fx),
+                TimerKind::GroupWatch => self.on_group_watch(id.0, now, fx),
                 _ => self.on_session_timer(id, kind, now, fx),
             }
         }
@@ -94,14 +104,20 @@ impl Kernel {
                 self.ledger.sessions_expired += 1;
                 self.end_session(id, now, fx);
             }
-            TimerKind::GroupSettle if session.group_timer => self.on_group_settle_timeout(id, now, fx),
+            TimerKind::GroupSettle => self.on_group_settle_timeout(id, now, fx),
+            TimerKind::GroupTrial => self.on_trial_due(id, now, fx),
+            TimerKind::GroupUnsent => self.return_unsent(id, now, fx),
             _ => {}
         }
     }
 
     /// Whether [`Kernel::work`] has something to do.
     pub fn has_work(&self) -> bool {
-        !self.backlog.is_empty() || !self.overflowed.is_empty() || !self.lists_here.is_empty() || self.watches.recheck
+        !self.backlog.is_empty()
+            || !self.overflowed.is_empty()
+            || !self.lists_here.is_empty()
+            || self.watches.recheck
+            || self.seats_away.has_news()
     }
 
     /// Goes on with long tasks that were put off so that one turn stays short.
@@ -118,6 +134,9 @@ impl Kernel {
         }
         if self.watches.recheck {
             self.recheck_watches(fx);
+        }
+        if self.seats_away.has_news() {
+            self.tell_owners(fx);
         }
     }
 }

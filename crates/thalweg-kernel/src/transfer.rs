@@ -82,7 +82,10 @@ impl Kernel {
         // A message without a ticket is a will.
         let nobody_repeats = draft.reliability == Reliability::ExactlyOnce
             || (draft.reliability == Reliability::AtLeastOnce && draft.ticket == 0);
-        nobody_repeats && publisher.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.durable)
+        // Whoever repeats a stamp is told that it was taken.
+        let is_stamped = draft.stamp.is_some() && draft.reliability > Reliability::AtMostOnce;
+        is_stamped
+            || nobody_repeats && publisher.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.durable)
     }
 
     /// Notes that the message being spread is under way; written down with it.

@@ -118,7 +118,7 @@ impl Kernel {
         if Address::check(address).is_err() || !self.is_address_within_limits(address) {
             return Err(WatchRefused::BadAddress);
         }
-        if !may_see(session, address) {
+        if !may_see(session, address) || !self.is_told_here(address) {
             return Err(WatchRefused::Denied);
         }
         if self.watches.count >= self.limits.watches_max {
@@ -398,6 +398,7 @@ mod tests {
             access: Access::ALL,
             user: None,
             dialect: "none",
+            known_as: None,
             grants: Grants::default(),
         };
         let reader = kernel.open_session(open, Time::ZERO, &mut Nowhere).expect("there is room").session;

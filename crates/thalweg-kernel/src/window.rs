@@ -7,7 +7,7 @@
 use crate::ids::Tag;
 use crate::session::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use thalweg_model::Time;
+use thalweg_model::{Message, Time};
 
 /// Widest distance between the oldest and the newest tag in the ring.
 const SPAN_MAX: usize = 8192;
@@ -28,9 +28,9 @@ pub(crate) enum SlotState {
     ExpectReleased {
         /// Whether the journal knows of it.
         durable: bool,
+        /// The group it came through, if any, and the message: its member may be at work until then.
+        of_group: Option<(u32, Message)>,
     },
-    /// For a late settlement of a delivery that went to another member of its group.
-    Moved,
 }
 
 /// The window itself.
@@ -129,14 +129,6 @@ impl Window {
         };
         self.unsettled -= 1;
         Some(slot)
-    }
-
-    /// Forgets deliveries that went to other members: on another link nobody will settle them.
-    pub(crate) fn forget_moved(&mut self) {
-        let is_moved = |(tag, slot): (Tag, &mut Slot)| matches!(slot.state, SlotState::Moved).then_some(tag);
-        for tag in self.iter_mut().filter_map(is_moved).collect::<Vec<_>>() {
-            self.remove(tag);
-        }
     }
 
     /// Takes back the delivery that was pushed last, because it did not leave after all.

@@ -94,6 +94,25 @@ impl Filter {
         self.0.bytes().any(|byte| byte == b'+' || byte == b'#')
     }
 
+    /// Whether it matches every address that `other`, a canonical rendering of a filter, matches.
+    pub fn covers(&self, other: &str) -> bool {
+        let begins_with_wildcard = matches!(self.levels().next(), Some(Level::One | Level::Many));
+        if begins_with_wildcard && other.starts_with('$') {
+            return false;
+        }
+        let mut theirs = other.split('/');
+        for level in self.levels() {
+            match (level, theirs.next()) {
+                (Level::Many, _) => return true,
+                (_, None) | (Level::One, Some("#")) => return false,
+                (Level::One, Some(_)) => {}
+                (Level::Literal(text), Some(their)) if text == their => {}
+                (Level::Literal(_), Some(_)) => return false,
+            }
+        }
+        theirs.next().is_none()
+    }
+
     /// Whether it matches a canonical address: the plain definition that faster matchers are tested against.
     pub fn matches(&self, address: &str) -> bool {
         let begins_with_wildcard = matches!(self.levels().next(), Some(Level::One | Level::Many));
@@ -186,5 +205,32 @@ mod tests {
         assert_eq!(Filter::new("#/"), Err(FilterError::ManyNotLast));
         assert_eq!(Filter::new(""), Err(FilterError::Empty));
         assert_eq!(Filter::new("a\0"), Err(FilterError::Nul));
+    }
+
+    #[test]
+    fn a_filter_covers_those_that_want_no_more() {
+        let covers = |filter: &str, other: &str| Filter::new(filter).expect("legal").covers(other);
+        for (filter, other) in [
+            ("a/b", "a/b"),
+            ("a/+", "a/b"),
+            ("a/+", "a/+"),
+            ("a/#", "a"),
+            ("a/#", "a/+/#"),
+            ("#", "+/a"),
+            ("$q/+", "$q/x"),
+        ] {
+            assert!(covers(filter, other), "{filter} {other}");
+        }
+        for (filter, other) in [
+            ("a/b", "a/+"),
+            ("a/+", "a/#"),
+            ("a/+", "a"),
+            ("a", "a/b"),
+            ("a/b/#", "a/#"),
+            ("#", "$q/x"),
+            ("+/x", "$q/x"),
+        ] {
+            assert!(!covers(filter, other), "{filter} {other}");
+        }
     }
 }

@@ -7,7 +7,10 @@
 mod address;
 mod filter;
 mod message;
+pub mod place;
+pub mod presence;
 mod properties;
+mod stamp;
 pub mod syntax;
 mod time;
 
@@ -15,4 +18,5 @@ pub use address::{Address, AddressError, LEVEL_SEPARATOR, TENANT_DEFAULT, first_
 pub use filter::{Filter, FilterError, Level};
 pub use message::{Message, Reliability, RetainOp};
 pub use properties::{Death, DeathReason, Details, NativeProperties, Properties, PropertyValue};
+pub use stamp::{STAMP_OPTION, STAMP_PROPERTY, STAMPS_ANNOUNCEMENT, Stamp, StampError};
 pub use time::{Span, Time};

@@ -9,7 +9,7 @@ use crate::packet_ids::PacketIds;
 use crate::properties::Place;
 use crate::{
     Auth, ConnAck, ConnectOut, Disconnect, DisconnectProps, Info, PeerFault, Properties, Publish, PublishOut, QoS,
-    ReasonCode, SubAck, SubscribeOut, TooLarge, UnsubscribeOut, Version,
+    ReasonCode, SubAck, SubscribeOut, TooLarge, UnsubscribeOut, Version, load,
 };
 
 /// What a server said.
@@ -115,6 +115,8 @@ pub struct ServerOffer {
     pub shared_available: bool,
     /// Keep alive in force, in seconds; 0 off. [MQTT-3.2.2-21]
     pub keep_alive: u16,
+    /// Whether it takes reports of load in PINGREQ ([`crate::load::ANNOUNCEMENT`]).
+    pub load_reports: bool,
 }
 
 impl Default for ServerOffer {
@@ -129,6 +131,7 @@ impl Default for ServerOffer {
             subscription_ids_available: true,
             shared_available: true,
             keep_alive: 0,
+            load_reports: false,
         }
     }
 }
@@ -246,6 +249,7 @@ impl ClientSide {
                 subscription_ids_available: values.subscription_ids_available,
                 shared_available: values.shared_available,
                 keep_alive: values.server_keep_alive.unwrap_or(self.offer.keep_alive),
+                load_reports: properties.user_properties().any(|said| said == load::ANNOUNCEMENT),
             };
             self.outbound.set_max(values.topic_alias_max);
         }
@@ -312,7 +316,7 @@ impl ClientSide {
                 ClientEvent::UnsubAck(unsuback)
             }
             13 => {
-                ping::decode(frame.body)?;
+                ping::decode(frame.body, false)?;
                 ClientEvent::PingResp
             }
             14 if v5 => {
@@ -354,6 +358,12 @@ impl ClientSide {
         self.offer.keep_alive = c.keep_alive;
         self.auth_method = c.auth_method.filter(|_| c.version.is_v5()).map(Box::from);
         Ok(())
+    }
+
+    /// From now on, more publishes than the Receive Maximum of [`ClientSide::connect`] are no fault of the server's: for who
+    /// has room and would rather go on, since not all servers keep to it (Debian 12's mosquitto 2.0.11 does not).
+    pub fn tolerate_excess(&mut self) {
+        self.receive_max = u16::MAX;
     }
 
     /// Sends a message; `p.id` from [`ClientSide::next_id`] for QoS 1 and 2. Subscription identifiers are left out.
@@ -449,6 +459,16 @@ impl ClientSide {
     /// Still there?
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         ping::encode(PacketType::PingReq, self.out_bytes_max(), out);
+    }
+
+    /// Still there? With a report of our load, if the server has said that it takes them; a server that has not would have
+    /// to end the connection. `false`: it has not, or the report does not fit, and the PINGREQ went out without one.
+    pub fn ping_with(&mut self, report: &load::Report, out: &mut Vec<u8>) -> bool {
+        let told = self.offer.load_reports && ping::encode_report(report, self.out_bytes_max(), out);
+        if !told {
+            self.ping(out);
+        }
+        told
     }
 
     /// Goodbye. Nothing is read or written after that. [MQTT-3.14.4-1] Close the connection.

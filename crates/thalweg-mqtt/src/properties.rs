@@ -297,6 +297,8 @@ pub(crate) enum Place {
     Ack,
     Subscribe,
     Unsubscribe,
+    /// Not in the table: an extension (`codec/ping.rs`).
+    PingReq,
     DisconnectToServer,
     DisconnectToClient,
     Auth,
@@ -346,7 +348,7 @@ impl Place {
             Place::PublishToClient => MESSAGE | bit(TOPIC_ALIAS) | bit(SUBSCRIPTION_ID),
             Place::Ack => set(&[REASON_STRING, USER]),
             Place::Subscribe => set(&[SUBSCRIPTION_ID, USER]),
-            Place::Unsubscribe => bit(USER),
+            Place::Unsubscribe | Place::PingReq => bit(USER),
             Place::DisconnectToServer => set(&[SESSION_EXPIRY, REASON_STRING, USER]),
             Place::DisconnectToClient => set(&[SERVER_REFERENCE, REASON_STRING, USER]),
             Place::Auth => set(&[AUTH_METHOD, AUTH_DATA, REASON_STRING, USER]),

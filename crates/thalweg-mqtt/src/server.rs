@@ -4,11 +4,12 @@ use crate::alias::{InboundAliases, OutboundAliases};
 use crate::codec::frame::{Frame, frame_len};
 use crate::codec::publish::Fields;
 use crate::codec::{ack, auth, connack, connect, disconnect, ping, suback, subscribe, unsubscribe};
+use crate::load::{Refusal, Report};
 use crate::packet::{PacketType, Sender};
-use crate::properties::Place;
+use crate::properties::{Place, Properties};
 use crate::{
-    Auth, ConnAck, Connect, Disconnect, DisconnectProps, Info, PeerFault, Publish, PublishOut, QoS, ReasonCode,
-    Subscribe, Unsubscribe, Version,
+    Auth, ConnAck, Connect, Disconnect, DisconnectProps, Info, PeerFault, PingReq, Publish, PublishOut, QoS,
+    ReasonCode, Subscribe, TextPairs, Unsubscribe, Version, load,
 };
 
 /// What this server allows each of its clients.
@@ -24,6 +25,9 @@ pub struct ServerLimits {
     pub receive_max: u16,
     /// Longest client identifier, in bytes.
     pub client_id_bytes_max: u16,
+    /// Whether clients of MQTT 5 may report their load in PINGREQ; announced as [`crate::load::ANNOUNCEMENT`]. An
+    /// extension: without it such a packet is malformed, as the specification says.
+    pub load_reports: bool,
 }
 
 impl Default for ServerLimits {
@@ -34,6 +38,7 @@ impl Default for ServerLimits {
             topic_alias_out_max: 64,
             receive_max: 1024,
             client_id_bytes_max: u16::MAX,
+            load_reports: false,
         }
     }
 }
@@ -76,11 +81,37 @@ enum State {
     /// CONNECT was handed out; the caller owes `connack`.
     ExpectConnack,
     Connected,
+    /// Connected, and so many bytes still come of a PINGREQ that was answered already.
+    PassingOver(u32),
     Closed,
 }
 
+/// User properties, and behind them the announcement unless it is among them.
+struct Announced<'a>(Option<&'a dyn TextPairs>);
+
+impl TextPairs for Announced<'_> {
+    fn for_each(&self, each: &mut dyn FnMut(&str, &str)) {
+        let mut said = false;
+        if let Some(user) = self.0 {
+            user.for_each(&mut |name, value| {
+                said |= name == load::ANNOUNCEMENT.0;
+                each(name, value);
+            });
+        }
+        if !said {
+            each(load::ANNOUNCEMENT.0, load::ANNOUNCEMENT.1);
+        }
+    }
+}
+
+/// The report among an acknowledgement's properties.
+fn load_in(properties: &Properties<'_>) -> Option<Load> {
+    let mut said = properties.user_properties();
+    said.find(|(name, _)| *name == load::ACK_PROPERTY).map(|(_, text)| Report::from_text(text))
+}
+
 /// What a client said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event<'b> {
     /// First packet. Boxed: it is twenty times the size of the others, and once per connection.
     Connect(Box<Connect<'b>>),
@@ -92,6 +123,8 @@ pub enum Event<'b> {
         id: u16,
         /// Outcome.
         reason: ReasonCode,
+        /// What the client says of its load along with it ([`load::ACK_PROPERTY`]).
+        load: Option<Load>,
     },
     /// First answer to our QoS 2 PUBLISH.
     PubRec {
@@ -99,6 +132,8 @@ pub enum Event<'b> {
         id: u16,
         /// Outcome.
         reason: ReasonCode,
+        /// What the client says of its load along with it ([`load::ACK_PROPERTY`]).
+        load: Option<Load>,
     },
     /// The client releases its QoS 2 PUBLISH.
     PubRel {
@@ -119,12 +154,20 @@ pub enum Event<'b> {
     /// No more subscriptions.
     Unsubscribe(Unsubscribe<'b>),
     /// Still there?
-    PingReq,
+    PingReq(PingReq),
+    /// More of a PINGREQ that is too long to be looked at; its beginning was the event `PingReq`.
+    PassedOver,
     /// Goodbye.
     Disconnect(Disconnect<'b>),
     /// A step of enhanced authentication.
     Auth(Auth<'b>),
 }
+
+/// A report that came along with something else, or why it is none.
+pub type Load = Result<Report, Refusal>;
+
+// Every packet is one: a report must not make all of them larger.
+const _: () = assert!(size_of::<Event<'_>>() <= size_of::<Publish<'_>>() + 8);
 
 /// A packet does not fit the peer's Maximum Packet Size; nothing was written. [MQTT-3.1.2-24]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +224,7 @@ impl ServerSide {
     /// Whether a successful CONNACK was written and the connection has not ended.
     #[inline]
     pub fn is_connected(&self) -> bool {
-        self.state == State::Connected
+        matches!(self.state, State::Connected | State::PassingOver(_))
     }
 
     /// The next packet out of `bytes`. `Ok(None)`: incomplete, nothing consumed. `Ok(Some((consumed, event)))`: the
@@ -196,8 +239,8 @@ impl ServerSide {
         if self.state != State::Connected {
             return self.handle_early(bytes);
         }
-        let Some(frame) = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())? else {
-            return Ok(None);
+        let Ok(Some(frame)) = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5()) else {
+            return self.handle_unfinished(bytes);
         };
         match (frame.first, frame.body) {
             (0x30..=0x3F, _) => {
@@ -209,7 +252,7 @@ impl ServerSide {
             // The common acknowledgement, without the detour.
             (0x40, [high, low]) if *high | *low != 0 => {
                 let id = u16::from_be_bytes([*high, *low]);
-                Ok(Some((frame.whole.len(), Event::PubAck { id, reason: ReasonCode::Success })))
+                Ok(Some((frame.whole.len(), Event::PubAck { id, reason: ReasonCode::Success, load: None })))
             }
             _ => Ok(Some((frame.whole.len(), self.on_other(frame)?))),
         }
@@ -249,13 +292,13 @@ impl ServerSide {
         Ok(match frame.first >> 4 {
             4 => {
                 flags(0, 0, PeerFault::FLAGS)?;
-                let (id, reason, _) = ack(PacketType::PubAck)?;
-                Event::PubAck { id, reason }
+                let (id, reason, properties) = ack(PacketType::PubAck)?;
+                Event::PubAck { id, reason, load: load_in(&properties) }
             }
             5 => {
                 flags(0, 0, PeerFault::FLAGS)?;
-                let (id, reason, _) = ack(PacketType::PubRec)?;
-                Event::PubRec { id, reason }
+                let (id, reason, properties) = ack(PacketType::PubRec)?;
+                Event::PubRec { id, reason, load: load_in(&properties) }
             }
             6 => {
                 flags(2, dup, PeerFault::PUBREL_FLAGS)?;
@@ -277,8 +320,7 @@ impl ServerSide {
             }
             12 => {
                 flags(0, 0, PeerFault::FLAGS)?;
-                ping::decode(frame.body)?;
-                Event::PingReq
+                Event::PingReq(ping::decode(frame.body, self.takes_reports())?)
             }
             14 => {
                 flags(0, 0, PeerFault::DISCONNECT_FLAGS)?;
@@ -299,11 +341,44 @@ impl ServerSide {
         })
     }
 
-    /// Input before the connection is accepted, and after it has ended.
+    /// Input that is no whole packet. A PINGREQ that is too long to hold a report is answered at once, and the rest of it
+    /// is passed over as it comes: nobody collects it, and however long it is, it is no packet that we would have to keep.
+    #[inline(never)]
+    fn handle_unfinished<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
+        // Split again rather than handed in: that would cost whole packets a few instructions.
+        let fault = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5()).err();
+        let passable = matches!(fault, None | Some(PeerFault::PACKET_TOO_LARGE)) && self.takes_reports();
+        match (bytes, frame_len(bytes)) {
+            (&[0xC0, ..], Some(len)) if passable && ping::too_long(len) => {
+                // Above Maximum Packet Size it may be all there, and other packets behind it.
+                let count = len.min(bytes.len());
+                if let left @ 1.. = (len - count) as u32 {
+                    self.state = State::PassingOver(left);
+                }
+                Ok(Some((count, Event::PingReq(PingReq::Refused(Refusal::TooLong)))))
+            }
+            _ => fault.map_or(Ok(None), Err),
+        }
+    }
+
+    /// Whether PINGREQ may carry a report on this connection.
+    fn takes_reports(&self) -> bool {
+        self.limits.load_reports && self.version.is_v5()
+    }
+
+    /// Input before the connection is accepted, and after it has ended; and what is passed over.
     #[inline(never)]
     fn handle_early<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         match (self.state, bytes.first()) {
             (State::Closed, _) | (_, None) => Ok(None),
+            (State::PassingOver(left), _) => {
+                let count = (left as usize).min(bytes.len());
+                self.state = match left - count as u32 {
+                    0 => State::Connected,
+                    left => State::PassingOver(left),
+                };
+                Ok(Some((count, Event::PassedOver)))
+            }
             // The first byte tells; waiting for the rest would only tie up memory. [MQTT-3.1.0-1]
             (State::ExpectConnect, Some(0x11..=0x1F)) => Err(PeerFault::FLAGS),
             (State::ExpectConnect, Some(first)) if *first != 0x10 => Err(PeerFault::EXPECTED_CONNECT),
@@ -384,6 +459,10 @@ impl ServerSide {
             // [MQTT-4.12.0-5] [MQTT-4.12.0-6]
             a.auth_method = method.as_deref();
             a.auth_data = a.auth_data.filter(|_| method.is_some());
+        }
+        let announced = Announced(a.user);
+        if self.takes_reports() && !a.reason.is_error() {
+            a.user = Some(&announced);
         }
         // MQTT 3.1 has no session present flag.
         let present = a.session_present && !a.reason.is_error() && !self.clean_start && self.version != Version::V31;
@@ -513,7 +592,7 @@ impl ServerSide {
     /// Ends the connection, in words for MQTT 5 after a successful CONNACK [MQTT-3.14.0-1], silently otherwise.
     /// Nothing is read or written after that. [MQTT-3.14.4-1] Close the connection. [MQTT-3.14.4-2]
     pub fn disconnect(&mut self, reason: ReasonCode, props: &DisconnectProps<'_>, out: &mut Vec<u8>) {
-        if self.state == State::Connected && self.version.is_v5() {
+        if self.is_connected() && self.version.is_v5() {
             // [MQTT-3.14.2-2]
             let props = DisconnectProps { session_expiry: None, ..*props };
             let reason = reason.fitted_to(PacketType::Disconnect, Sender::Server);
@@ -548,7 +627,7 @@ impl ServerSide {
             (State::ExpectConnack, _) if self.version.is_v5() || f.has_return_code() => {
                 self.connack(&ConnAck { reason: f.reason, reason_string: Some(f.what), ..ConnAck::default() }, out);
             }
-            (State::Connected, _) => {
+            (State::Connected | State::PassingOver(_), _) => {
                 let props = DisconnectProps { reason_string: Some(f.what), ..DisconnectProps::default() };
                 self.disconnect(f.reason, &props, out);
             }

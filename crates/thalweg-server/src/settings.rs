@@ -21,7 +21,7 @@ use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
 use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
 use thalweg_fronts::{Front, LinksLimits};
 use thalweg_kernel::access::{Access, Otherwise};
-use thalweg_kernel::{GroupStrategy, Limits, Overflow, Safety, home};
+use thalweg_kernel::{GroupPolicy, Limits, OrderKey, Overflow, Safety, home};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
 use thalweg_stomp::FrameLimits;
@@ -167,14 +167,8 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         retained_expiry_max: config.retained.expiry_max,
         group_messages_max: config.groups.messages_max,
         group_bytes_max: config.groups.bytes_max,
-        group_strategy: match config.groups.strategy {
-            config::GroupStrategy::RoundRobin => GroupStrategy::RoundRobin,
-            config::GroupStrategy::Random => GroupStrategy::Random,
-            config::GroupStrategy::Sticky => GroupStrategy::Sticky,
-            config::GroupStrategy::LeastOutstanding => GroupStrategy::LeastOutstanding,
-            config::GroupStrategy::HashClient => GroupStrategy::HashPublisher,
-            config::GroupStrategy::HashTopic => GroupStrategy::HashAddress,
-        },
+        group_strategy: config.groups.strategy,
+        group_policies: config.groups.policies.iter().map(group_policy).collect(),
         group_settle_timeout: config.groups.settle_timeout.unwrap_or(Span::FOREVER),
         group_redispatch: config.session.redispatch,
         queues_max: config.queues.count_max,
@@ -187,6 +181,11 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         kept_filters: config.last_values.keep.as_slice().into(),
         kept_messages_max: share(config.last_values.messages_max),
         kept_bytes_max: share(config.last_values.bytes_max),
+        publishers_max: config.dedup.publishers_max,
+        publisher_expiry: config.dedup.expiry,
+        presence: config.presence.enabled,
+        presence_offline: config.presence.offline.unwrap_or(Span::ZERO),
+        presence_offline_max: share(config.presence.offline_max),
         watches_max: config.coap.observations_max,
         // The front gives up first, and says so.
         take_settle_timeout: Span::from_secs(config.coap.take_timeout.secs() + 10),
@@ -196,6 +195,20 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         ledger_prefixes: config.ledger.prefixes.iter().map(|prefix| prefix.as_str().into()).collect(),
         // What MQTT clients may do was told to each of them, and is granted connection by connection.
         ..Limits::default()
+    }
+}
+
+fn group_policy(policy: &config::GroupPolicy) -> GroupPolicy {
+    GroupPolicy {
+        filter: policy.filter.clone(),
+        strategy: policy.strategy,
+        order: policy.order.and_then(|order| match order {
+            config::GroupOrder::Publisher => Some(OrderKey::Publisher),
+            config::GroupOrder::Topic => Some(OrderKey::Address),
+            config::GroupOrder::Off => None,
+        }),
+        settle_timeout: policy.settle_timeout,
+        upgrade_reliability: policy.upgrade_qos,
     }
 }
 
@@ -242,6 +255,7 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
             topic_alias_out_max: mqtt.topic_alias_out_max,
             receive_max: mqtt.receive_maximum,
             client_id_bytes_max: u16::try_from(config.limits.client_id_bytes_max).unwrap_or(u16::MAX),
+            load_reports: mqtt.load_reports == config::LoadReports::Announced,
         },
         keep_alive_max: seconds(mqtt.keep_alive_max),
         keep_alive_default: seconds(mqtt.keep_alive_default),
@@ -321,6 +335,8 @@ fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) ->
             max_retransmit: coap.max_retransmit,
             nstart: coap.nstart,
             probing_rate: coap.probing_rate,
+            // What a client may take that writes to a disk before it acknowledges.
+            adaptive_least: coap.adaptive_timeout.then_some(Span::from_millis(100)),
             ..Transmission::default()
         },
         peers_max: share(coap.peers_max),
@@ -624,6 +640,7 @@ fn duration(span: Span) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_kernel::GroupStrategy;
 
     fn config(sets: &[&str]) -> Config {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
@@ -642,6 +659,19 @@ mod tests {
         assert!(front("gone").is_none());
         assert!(matches!(settings.datagram_front("coap", 1), Some(Front::CoapDatagrams(_))));
         assert!(settings.datagram_front("mqtt", 1).is_none());
+    }
+
+    #[test]
+    fn policies_of_groups_reach_the_kernel_in_their_order() {
+        let policies = "groups.policies=[{ filter = 'a/+', order = 'topic', settle_timeout = 'off' }, { filter = 'a/#', \
+                        strategy = 'wrr', order = 'off', upgrade_qos = true }]";
+        let limits = kernel_limits(&config(&["groups.strategy=score", policies]), 1);
+        assert_eq!(limits.group_strategy, GroupStrategy::Score);
+        let [one, all] = &*limits.group_policies else { panic!("{:?}", limits.group_policies) };
+        assert_eq!((one.filter.as_str(), one.strategy, one.order), ("a/+", None, Some(OrderKey::Address)));
+        assert_eq!((one.settle_timeout, one.upgrade_reliability), (Some(Span::FOREVER), None));
+        assert_eq!((all.filter.as_str(), all.strategy, all.order), ("a/#", Some(GroupStrategy::Weighted), None));
+        assert_eq!((all.settle_timeout, all.upgrade_reliability), (None, Some(true)));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod commit;
 mod connection;
 mod effects;
+mod members;
 mod ports;
 mod stream;
 mod turn;

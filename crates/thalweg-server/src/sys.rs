@@ -41,6 +41,7 @@ pub(crate) fn publish(observer: &Observer) {
                 properties: None,
                 ticket: 0,
                 native: None,
+                stamp: None,
             };
             inside.kernel.publish_own(draft, inside.now, inside.links);
         }

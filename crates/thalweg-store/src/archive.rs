@@ -5,19 +5,17 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use thalweg_journal::{
+    Damage, Index, Inventory, Journal, OpenError, Options, Place, PlaceSource, ReadError, Recovered, ReplayFrom,
+    disk::{Disk, QUARANTINE},
+    take_lock,
+};
 use thalweg_kernel::journal::State;
 
 use crate::checkpoint::{self, CheckpointFault, CheckpointHead};
-use crate::disk::{Disk, QUARANTINE};
-use crate::error::{Damage, OpenError, ReadError};
-use crate::inventory::{Inventory, PlaceSource, ReplayFrom};
-use crate::journal::{Journal, take_lock};
-use crate::log::{Index, Place};
 use crate::names;
-use crate::options::Options;
 use crate::pack::Packs;
 use crate::reclaim::{Packing, Reclaimed, needs, reclaim};
-use crate::recover::Recovered;
 
 /// How many warnings of a kind are spelt out.
 const WARNINGS_MAX: usize = 10;
@@ -193,14 +191,14 @@ impl std::error::Error for CheckpointError {}
 
 impl From<ReadError> for CheckpointError {
     fn from(error: ReadError) -> Self {
-        let is_full = matches!(&error, ReadError::Io { error, .. } if crate::inventory::is_full(error));
+        let is_full = matches!(&error, ReadError::Io { error, .. } if thalweg_journal::is_full(error));
         Self { words: error.to_string(), is_full }
     }
 }
 
 impl CheckpointError {
     pub(crate) fn io(doing: String) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self { is_full: crate::inventory::is_full(&error), words: format!("{doing}: {error}") }
+        move |error| Self { is_full: thalweg_journal::is_full(&error), words: format!("{doing}: {error}") }
     }
 }
 
@@ -261,7 +259,7 @@ impl<D: Disk> Archive<D> {
         }
         let mut written = checkpoint::write(&self.disk, &folded.state, folded.replay);
         if let Err(error) = &written
-            && crate::inventory::is_full(error)
+            && thalweg_journal::is_full(error)
             && let Some(older) = self.checkpoints.get(1).copied()
         {
             // The newer one was read to make this one, so that the older is the first thing to give up.

@@ -6,15 +6,14 @@
 
 use std::io;
 
+use thalweg_journal::{
+    Index, Inventory, OpenError, Options, Place,
+    disk::{Disk, DiskFile},
+};
 use thalweg_kernel::journal::{Counts, message_at};
 
 use crate::archive::{Archive, CheckpointError, load};
-use crate::disk::{Disk, DiskFile};
-use crate::error::OpenError;
-use crate::inventory::Inventory;
-use crate::log::{Index, Place};
 use crate::names;
-use crate::options::Options;
 use crate::reclaim::needs;
 
 /// How much is copied at a time.

@@ -17,16 +17,16 @@
 use std::fmt;
 use std::io;
 
+use thalweg_journal::{
+    Damage, FileFault, Index, OpenError, Place, ReplayFrom,
+    disk::{Disk, DiskFile},
+    frame::{self, FrameDraft, Seed},
+    head::{FIELDS_AT, HEAD_BYTES, Head},
+    reader::{Expected, Found, FrameReader},
+};
 use thalweg_kernel::journal::State;
 
-use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, FileFault, OpenError};
-use crate::frame::{self, FrameDraft, Seed};
-use crate::head::{FIELDS_AT, HEAD_BYTES, Head};
-use crate::inventory::ReplayFrom;
-use crate::log::{Index, Place};
 use crate::names;
-use crate::reader::{Expected, Found, FrameReader};
 
 /// What a checkpoint file begins with.
 pub const MAGIC: [u8; 8] = *b"THALWCHK";

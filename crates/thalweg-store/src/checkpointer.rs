@@ -9,11 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use thalweg_journal::{Index, Inventory, disk::Disk};
+
 use crate::archive::{Archive, CheckpointError};
 use crate::backup::{Backup, backup};
-use crate::disk::Disk;
-use crate::inventory::Inventory;
-use crate::log::Index;
 use crate::reclaim::{Packing, Reclaimed};
 
 /// How much the thread stands back behind the others.

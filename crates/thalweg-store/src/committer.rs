@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::log::{Batch, Fill, Log, LogError, Place};
+use thalweg_journal::{Batch, Fill, Log, LogError, Place};
 
 /// How long nothing must have been written before a mark says that the last frames are durable.
 const QUIET: Duration = Duration::from_millis(100);

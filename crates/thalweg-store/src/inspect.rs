@@ -2,18 +2,19 @@
 
 use std::io::{self, Write};
 
+use thalweg_journal::{
+    FileFault, Place,
+    disk::DiskFile,
+    frame::{FrameHeader, HEADER_BYTES, Seed},
+    head::{FIELDS_AT, HEAD_BYTES},
+    reader::{Expected, Found, FrameReader},
+    segment::{self, SegmentHead},
+};
 use thalweg_kernel::journal::{Record, SessionRecord, SubscriptionRecord, message_at};
 use thalweg_model::Time;
 
 use crate::checkpoint::{self, CheckpointHead};
-use crate::disk::DiskFile;
-use crate::error::FileFault;
-use crate::frame::{FrameHeader, HEADER_BYTES, Seed};
-use crate::head::{FIELDS_AT, HEAD_BYTES};
-use crate::log::Place;
 use crate::pack::{self, LINE_BYTES, PackHead, line_of};
-use crate::reader::{Expected, Found, FrameReader};
-use crate::segment::{self, SegmentHead};
 
 /// So much of a payload is shown.
 const PAYLOAD_SHOWN: usize = 32;
@@ -146,7 +147,7 @@ impl Show<'_> {
             };
             // The last frame is followed by zeros or old bytes; only what has frames behind it is damage for certain.
             let Some((next, header)) = reader.next_header(at + 8)? else {
-                if !matches!(fault, crate::reader::FrameFault::NoHeader) {
+                if !matches!(fault, thalweg_journal::reader::FrameFault::NoHeader) {
                     self.damage(at, &format!("{}; nothing can be recognised behind it", fault.words()))?;
                 }
                 return Ok(last);
@@ -319,6 +320,9 @@ fn kind(record: &Record<'_>) -> &'static str {
         Record::Entry { .. } => "entry",
         Record::LastValue { .. } => "last-value",
         Record::Numbers { .. } => "numbers",
+        Record::Stamped { .. } => "stamped",
+        Record::PublisherForgotten { .. } => "publisher-forgotten",
+        Record::Publisher { .. } => "publisher",
     }
 }
 
@@ -369,6 +373,13 @@ fn describe(record: &Record<'_>) -> String {
         }
         Record::Held { queue, ticket } | Record::Released { queue, ticket } => {
             format!("{kind} {queue}: ticket {ticket}")
+        }
+        Record::Stamped { user, publisher, sequence } => {
+            format!("{kind} {publisher:x}-{sequence:x}, user {}", text(user))
+        }
+        Record::PublisherForgotten { user, publisher } => format!("{kind} {publisher:x}, user {}", text(user)),
+        Record::Publisher { user, publisher, highest, runs } => {
+            format!("{kind} {publisher:x}, user {}: up to {highest:x}, runs {runs:?}", text(user))
         }
         Record::Sent { queue, serial, tag } => format!("{kind} {queue}#{serial}: tag {tag}"),
         Record::Received { queue, tag } | Record::Settled { queue, tag } => format!("{kind} {queue}: tag {tag}"),

@@ -1,27 +1,11 @@
-//! What the files of a journal's directory are called.
+//! What the files of a store's directory are called: the journal's, and those that keep it short.
 
-/// The file that is locked while a process has the directory.
-pub const LOCK: &str = "lock";
-/// What segments are called, before 16 hexadecimal digits.
-pub const SEGMENT: &str = "segment-";
-/// What files kept ready are called, before a number of their own.
-pub const SPARE: &str = "spare-";
+pub use thalweg_journal::names::*;
+
 /// What checkpoints are called, before 16 hexadecimal digits: their last frame.
 pub const CHECKPOINT: &str = "checkpoint-";
 /// What packs are called, before 16 hexadecimal digits.
 pub const PACK: &str = "pack-";
-/// What comes behind the name of a file that is not finished.
-pub const NEW: &str = ".new";
-
-/// The name of segment `number`.
-pub fn segment(number: u64) -> String {
-    format!("{SEGMENT}{number:016x}")
-}
-
-/// The name of spare file `number`.
-pub fn spare(number: u64) -> String {
-    format!("{SPARE}{number:016x}")
-}
 
 /// The name of the checkpoint as of frame `index`.
 pub fn checkpoint(index: u64) -> String {
@@ -31,11 +15,4 @@ pub fn checkpoint(index: u64) -> String {
 /// The name of pack `number`.
 pub fn pack(number: u64) -> String {
     format!("{PACK}{number:016x}")
-}
-
-/// The number in `name` after `prefix`, if it is written exactly as we write it.
-pub fn number_in(name: &str, prefix: &str) -> Option<u64> {
-    let digits = name.strip_prefix(prefix)?;
-    let is_ours = digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if is_ours { u64::from_str_radix(digits, 16).ok() } else { None }
 }

@@ -17,11 +17,12 @@
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::disk::{Disk, DiskFile, QUARANTINE};
-use crate::error::{Damage, FileFault, OpenError, ReadError};
-use crate::head::{FIELDS_AT, HEAD_BYTES, Head};
-use crate::inventory::PlaceSource;
-use crate::log::Place;
+use thalweg_journal::{
+    Damage, FileFault, OpenError, Place, PlaceSource, ReadError,
+    disk::{Disk, DiskFile, QUARANTINE},
+    head::{FIELDS_AT, HEAD_BYTES, Head},
+};
+
 use crate::names;
 
 /// What a pack file begins with.

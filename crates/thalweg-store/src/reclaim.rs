@@ -5,12 +5,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use thalweg_journal::{Inventory, Place, ReadError, SegmentInfo, disk::Disk};
 use thalweg_kernel::journal::State;
 
-use crate::disk::Disk;
-use crate::error::ReadError;
-use crate::inventory::{Inventory, SegmentInfo};
-use crate::log::Place;
 use crate::pack::{Pack, Packs};
 
 /// One place in this many is looked at closely, to tell many references to one record from many records.
@@ -244,7 +241,7 @@ impl<D: Disk> Round<'_, D> {
     fn merge_packs(&mut self, open: &[Arc<Pack<D::File>>], needs: &[Need]) -> Result<(), ReadError> {
         let (mut merged, mut small) = (Vec::new(), Vec::new());
         for (pack, need) in open.iter().zip(needs).filter(|(_, need)| need.references > 0) {
-            if need.is_less_than(50, pack.head.bytes.saturating_sub(crate::head::HEAD_BYTES as u64)) {
+            if need.is_less_than(50, pack.head.bytes.saturating_sub(thalweg_journal::head::HEAD_BYTES as u64)) {
                 merged.push((Arc::clone(pack), need.estimate()));
             } else if pack.head.bytes < self.packing.pack_bytes_max / SMALL_PACKS as u64 {
                 small.push((Arc::clone(pack), need.estimate()));

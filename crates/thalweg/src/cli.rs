@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use thalweg_client::BrokerUrl;
 use thalweg_mqtt::{QoS, Version, topic};
 
 use crate::format::{Format, from_hex};
 use crate::quantity;
-use crate::url::BrokerUrl;
 
 /// One broker for every IoT messaging protocol
 ///
@@ -71,6 +71,9 @@ pub enum Command {
     /// Subscribe and print what arrives
     ///
     /// Runs until Ctrl-C, --count or --timeout. With --count, it fails when --timeout passes first.
+    ///
+    /// With --work it is a worker: it does something for each message, acknowledges after that, and tells the broker how it
+    /// keeps up. docs/workers.md says more.
     #[command(after_help = "Examples:
   thalweg sub '#'
   thalweg sub 'plant/+/temperature' --format '%T %t %p'
@@ -78,6 +81,7 @@ pub enum Command {
   thalweg sub jobs --share workers -q 1
   thalweg sub alarms -q 1 --id pager --clean-start false --expiry 7d
   thalweg sub 'plant/+/state' --retained-only --timeout 1s
+  thalweg sub 'jobs/#' --share workers --work --exec './convert.sh' --concurrency 4
 
 A format is text with these marks:
   %t topic           %p payload         %x payload in hex   %l payload length
@@ -147,6 +151,10 @@ or one of the words json (an object per line), raw (payloads and nothing else), 
   thalweg inspect /var/lib/thalweg
   thalweg inspect /var/lib/thalweg/journal/segment-0000000000000007 --records")]
     Inspect(InspectArgs),
+
+    /// Repeat published studies with this broker, and say beside each of their figures what ours is
+    #[command(subcommand)]
+    Bench(thalweg_bench::command::BenchCommand),
 
     /// Print a reference document in Markdown
     #[command(subcommand, hide = true)]
@@ -225,12 +233,24 @@ pub struct PasswdArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectArgs {
-    /// mqtt://[USER[:PASSWORD]@]HOST[:PORT], or mqtts://, ws:// or wss://…[/PATH]. Default: the environment variable
-    /// THALWEG_URL, else mqtt://127.0.0.1:1883
+    /// SCHEME://[USER[:PASSWORD]@]HOST[:PORT]; schemes are mqtt, mqtts, ws, wss, coap, coaps, coap+tcp, coaps+tcp, coap+ws,
+    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss. Said several times, these are ways to one broker, of which
+    /// the best is taken. Default: the environment variable THALWEG_URL, else mqtt://127.0.0.1:1883
     #[arg(long, value_name = "URL")]
-    pub url: Option<BrokerUrl>,
-    /// Connect to a Unix socket instead of the host in --url
-    #[arg(long, value_name = "PATH")]
+    pub url: Vec<BrokerUrl>,
+    /// Which protocol carries messages. `auto`: whichever serves best, of all that --url names, or of all there are on its
+    /// host at their usual ports. Default: that of --url
+    #[arg(long, value_name = "PROTOCOL")]
+    pub via: Option<ViaArg>,
+    /// What was measured of this network, as `thalweg bench recommend --write-calibration` writes it: what the choice between
+    /// several protocols begins with. Default: what ships
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+    /// In the end, say on standard error which protocol carried messages, and why
+    #[arg(long)]
+    pub explain: bool,
+    /// Connect to a Unix socket instead of the host in --url (MQTT)
+    #[arg(long, value_name = "PATH", conflicts_with = "url")]
     pub unix: Option<PathBuf>,
     /// MQTT version: 3.1, 3.1.1 or 5
     #[arg(long = "v", value_name = "VERSION", default_value = "5", value_parser = version)]
@@ -259,6 +279,34 @@ pub struct ConnectArgs {
     /// The will: what the broker publishes when it loses us.
     #[command(flatten)]
     pub will: WillArgs,
+}
+
+/// Which protocol carries messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ViaArg {
+    /// Whichever serves best
+    Auto,
+    /// MQTT
+    Mqtt,
+    /// CoAP
+    Coap,
+    /// AMQP 0-9-1
+    Amqp,
+    /// STOMP
+    Stomp,
+}
+
+impl ViaArg {
+    /// As URLs and plugins have it; of `auto` there is none.
+    pub const fn protocol(self) -> &'static str {
+        match self {
+            ViaArg::Auto => "",
+            ViaArg::Mqtt => "mqtt",
+            ViaArg::Coap => "coap",
+            ViaArg::Amqp => "amqp",
+            ViaArg::Stomp => "stomp",
+        }
+    }
 }
 
 /// The will.
@@ -310,9 +358,9 @@ pub struct PropertyArgs {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("payload").required(true))]
 pub struct PubArgs {
-    /// The topic
-    #[arg(value_name = "TOPIC", value_parser = topic_name)]
-    pub topic: String,
+    /// The topic, or a URL that names broker and topic, such as coap://host/plant/1
+    #[arg(value_name = "TOPIC", value_parser = topic_place)]
+    pub topic: TopicArg,
     /// The payload as text
     #[arg(short, long, value_name = "TEXT", group = "payload", allow_hyphen_values = true)]
     pub message: Option<String>,
@@ -352,11 +400,11 @@ pub struct PubArgs {
 #[derive(Args, Debug)]
 pub struct SubArgs {
     /// One or more topic filters; `+` stands for one level, `#` for all that follow. Quote them for the shell
-    #[arg(value_name = "FILTER", required = true, value_parser = topic_filter)]
-    pub filters: Vec<String>,
-    /// Highest quality of service wanted: 0, 1 or 2
-    #[arg(short, long, value_name = "QOS", default_value = "0", value_parser = qos)]
-    pub qos: QoS,
+    #[arg(value_name = "FILTER", required = true, value_parser = filter_place)]
+    pub filters: Vec<TopicArg>,
+    /// Highest quality of service wanted: 0, 1 or 2. Default: 0, or 1 with --work
+    #[arg(short, long, value_name = "QOS", value_parser = qos)]
+    pub qos: Option<QoS>,
     /// Share the messages with all others who subscribe with this group: each message goes to one of them
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub share: Option<String>,
@@ -384,17 +432,89 @@ pub struct SubArgs {
     /// How long the broker keeps our session after we leave. Default: 0s, or 1h with --clean-start false (MQTT 5)
     #[arg(long = "expiry", value_name = "TIME", value_parser = quantity::seconds)]
     pub session_expiry: Option<u32>,
+    /// Work.
+    #[command(flatten)]
+    pub work: WorkArgs,
     /// Connection.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
 
+impl SubArgs {
+    /// The quality of service to ask for.
+    pub fn qos(&self) -> QoS {
+        self.qos.unwrap_or(if self.work.work { QoS::AtLeastOnce } else { QoS::AtMostOnce })
+    }
+}
+
+/// `thalweg sub --work`
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Work")]
+pub struct WorkArgs {
+    /// Be a worker: acknowledge a message when it is processed, in the order of arrival. Without --exec or --work-time,
+    /// printing it is all the work
+    #[arg(long)]
+    pub work: bool,
+    /// Run this shell command for each message, with the payload as its standard input. Its environment has
+    /// THALWEG_TOPIC, THALWEG_QOS, THALWEG_RETAINED, THALWEG_DUPLICATE, and THALWEG_CONTENT_TYPE and
+    /// THALWEG_RESPONSE_TOPIC if the message has them. The message is not printed
+    #[arg(long, value_name = "COMMAND", requires = "work", conflicts_with = "work_time")]
+    pub exec: Option<String>,
+    /// Wait so long for each message, then print it
+    #[arg(long, value_name = "TIME", requires = "work", value_parser = quantity::duration)]
+    pub work_time: Option<Duration>,
+    /// Process so many messages side by side
+    #[arg(long, value_name = "N", requires = "work", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub concurrency: u16,
+    /// Take so many messages before the first of them is acknowledged (MQTT 5). Default: 3 for each of --concurrency, at
+    /// least 8
+    #[arg(long, value_name = "N", requires = "work", value_parser = clap::value_parser!(u16).range(1..))]
+    pub receive_max: Option<u16>,
+    /// What becomes of a message whose command fails: `discard` or `stop`. Discarded, it is acknowledged as failed (MQTT 5)
+    /// and the broker gives it to nobody else. To stop is to leave without acknowledging it, or what came after it: others
+    /// get that
+    #[arg(long, value_name = "WHAT", requires = "exec", default_value = "discard")]
+    pub on_failure: OnFailure,
+    /// How to tell the broker what waits here and how long a message takes: `auto`, `pingreq`, `ack`, `publish` or `off`.
+    /// auto is pingreq if the broker announced that it takes reports there, else ack with QoS 1 and 2, else off. Nothing
+    /// but `publish`, to $load/report, can disturb a broker that knows none of this
+    #[arg(long, value_name = "HOW", requires = "work", default_value = "auto")]
+    pub report: ReportBy,
+    /// Time between two reports; the broker hears earlier when it would be wrong about us
+    #[arg(long, value_name = "TIME", requires = "work", default_value = "1s", value_parser = quantity::duration)]
+    pub report_every: Duration,
+}
+
+/// What becomes of a message whose command fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnFailure {
+    /// Acknowledged as failed
+    Discard,
+    /// Not acknowledged, and we leave
+    Stop,
+}
+
+/// What carries a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportBy {
+    /// The best that is known to be understood
+    Auto,
+    /// PINGREQ with a report, never to a broker that has not announced it
+    Pingreq,
+    /// User property `lb` of acknowledgements (MQTT 5)
+    Ack,
+    /// Messages to $load/report
+    Publish,
+    /// Nothing
+    Off,
+}
+
 /// `thalweg req`
 #[derive(Args, Debug)]
 pub struct ReqArgs {
-    /// The topic of the question
-    #[arg(value_name = "TOPIC", value_parser = topic_name)]
-    pub topic: String,
+    /// The topic of the question, or a URL that names broker and topic
+    #[arg(value_name = "TOPIC", value_parser = topic_place)]
+    pub topic: TopicArg,
     /// The question
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
@@ -441,6 +561,9 @@ pub struct TopArgs {
     /// How many sessions to list
     #[arg(short = 'n', long, value_name = "N", default_value_t = 15)]
     pub sessions: usize,
+    /// How many shared subscriptions to show, those first in which most waits
+    #[arg(short, long, value_name = "N", default_value_t = 3)]
+    pub groups: usize,
     /// Admin API.
     #[command(flatten)]
     pub admin: AdminArgs,
@@ -531,7 +654,10 @@ pub enum ReferenceCommand {
 impl Default for ConnectArgs {
     fn default() -> Self {
         ConnectArgs {
-            url: None,
+            url: Vec::new(),
+            via: None,
+            calibration: None,
+            explain: false,
             unix: None,
             mqtt_version: Version::V5,
             id: None,
@@ -550,6 +676,15 @@ impl Default for ConnectArgs {
             },
         }
     }
+}
+
+/// A topic or filter, and the broker where it is if it was written as a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicArg {
+    /// It.
+    pub topic: String,
+    /// Where.
+    pub broker: Option<BrokerUrl>,
 }
 
 /// Bytes given on the command line. A type of its own: clap takes `Vec<u8>` for a list of numbers.
@@ -572,6 +707,27 @@ fn qos(text: &str) -> Result<QoS, String> {
 
 fn topic_name(text: &str) -> Result<String, String> {
     topic::validate_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn topic_place(text: &str) -> Result<TopicArg, String> {
+    place(text, topic_name)
+}
+
+fn filter_place(text: &str) -> Result<TopicArg, String> {
+    place(text, topic_filter)
+}
+
+/// A topic, or a URL with one.
+fn place(text: &str, check: fn(&str) -> Result<String, String>) -> Result<TopicArg, String> {
+    // `://` in a topic is legal and rare; the schemes of brokers are no levels that anybody uses.
+    let url = text.contains("://").then(|| text.parse::<BrokerUrl>());
+    match url {
+        Some(Ok(mut broker)) => match broker.topic.take() {
+            Some(topic) => Ok(TopicArg { topic: check(&topic)?, broker: Some(broker) }),
+            None => Err("this URL names no topic; write SCHEME://HOST/TOPIC, of MQTT or CoAP".into()),
+        },
+        _ => Ok(TopicArg { topic: check(text)?, broker: None }),
+    }
 }
 
 fn topic_filter(text: &str) -> Result<String, String> {
@@ -644,6 +800,9 @@ mod tests {
             "thalweg sub $share/g/a -q 1 --count 3 --timeout 10s",
             "thalweg sub a --share g --format json --retained-only",
             "thalweg sub a --no-retained --id me --clean-start false --expiry never",
+            "thalweg sub a --share g --work",
+            "thalweg sub a --share g --work --exec ./job.sh --concurrency 4 --receive-max 9 --on-failure stop -q 2",
+            "thalweg sub a --share g --work --work-time 25ms --report publish --report-every 500ms",
             "thalweg req a -m x --timeout 2s",
             "thalweg top --once --url http://127.0.0.1:1 --token t",
             "thalweg trace a/b --from c --live",
@@ -656,6 +815,18 @@ mod tests {
             "thalweg restore /tmp/b /tmp/x --verify",
             "thalweg inspect /tmp/x",
             "thalweg inspect segment-0000000000000001 --records",
+            "thalweg bench suite E5",
+            "thalweg bench suite E5 --budget paper --only core --only bars --repeats 2 --out x --seed 7 --json",
+            "thalweg bench suite E5 --broker mqtt://127.0.0.1:1883 --rate-max 500",
+            "thalweg bench report x --json",
+            "thalweg bench suite all --budget quick --out x",
+            "thalweg bench run loss.yaml --set workload.size=60B --out x --resume",
+            "thalweg bench recommend --payload 60B --loss 15% --rtt 20ms --objective bytes --data paper",
+            "thalweg bench gen simple --seed 1 --out x",
+            "thalweg bench compare x y",
+            "thalweg bench export x --format csv",
+            "thalweg bench calibrate",
+            "thalweg bench doctor --json",
             "thalweg reference cli",
         ];
         for line in table {
@@ -688,10 +859,16 @@ mod tests {
             ("thalweg sub a --share g/h", "a group is"),
             ("thalweg sub a --format %z", "%z"),
             ("thalweg sub a --retained-only --no-retained", "cannot be used with"),
+            ("thalweg sub a --work-time 25ms", "--work"),
+            ("thalweg sub a --work --work-time 25ms --exec x", "cannot be used with"),
+            ("thalweg sub a --work --concurrency 0", "1..=1024"),
+            ("thalweg sub a --work --report telepathy", "pingreq"),
             ("thalweg passwd f u --delete --scram", "cannot be used with"),
             ("thalweg ledger --client a --prefix b", "cannot be used with"),
             ("thalweg backup", "TARGET"),
             ("thalweg restore a", "DATA_DIR"),
+            ("thalweg bench suite E9", "E5"),
+            ("thalweg bench suite E5 --repeats 0", "0 is not in"),
             ("thalweg serv", "similar"),
         ];
         for (line, words) in table {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use thalweg_mqtt::{Properties, Publish, QoS};
+use thalweg_client::{Message, Reliability};
+use thalweg_mqtt::{Publish, QoS};
 
 /// How a message is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ marks! {
 }
 
 /// A message that arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Arrival<'a> {
     /// Where it was published.
     pub topic: &'a str,
@@ -80,8 +81,18 @@ pub struct Arrival<'a> {
     pub retain: bool,
     /// Whether it may have come before.
     pub dup: bool,
-    /// Its properties; none in MQTT 3.
-    pub properties: Properties<'a>,
+    /// Media type of the payload.
+    pub content_type: Option<&'a str>,
+    /// Where an answer goes.
+    pub response_topic: Option<&'a str>,
+    /// What ties an answer to its question.
+    pub correlation: Option<&'a [u8]>,
+    /// Seconds until it expires.
+    pub expiry_secs: Option<u32>,
+    /// The user's properties.
+    pub user: Vec<(&'a str, &'a str)>,
+    /// Subscription identifiers (MQTT 5).
+    pub subscription_ids: Vec<u32>,
     /// When it came.
     pub time: SystemTime,
 }
@@ -89,13 +100,41 @@ pub struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     /// What a PUBLISH brings.
     pub fn new(publish: &'a Publish<'_>, time: SystemTime) -> Arrival<'a> {
+        let properties = &publish.properties;
         Arrival {
             topic: publish.topic.as_str(),
             payload: publish.payload,
             qos: publish.qos,
             retain: publish.retain,
             dup: publish.dup,
-            properties: publish.properties,
+            content_type: properties.content_type(),
+            response_topic: properties.response_topic(),
+            correlation: properties.correlation_data(),
+            expiry_secs: properties.message_expiry(),
+            user: properties.user_properties().collect(),
+            subscription_ids: properties.subscription_ids().collect(),
+            time,
+        }
+    }
+
+    /// What a message brings, whatever protocol it came by.
+    pub fn of(message: &'a Message, time: SystemTime) -> Arrival<'a> {
+        Arrival {
+            topic: message.topic(),
+            payload: message.payload(),
+            qos: match message.reliability() {
+                Reliability::AtMostOnce => QoS::AtMostOnce,
+                Reliability::AtLeastOnce => QoS::AtLeastOnce,
+                Reliability::ExactlyOnce => QoS::ExactlyOnce,
+            },
+            retain: message.is_last_value(),
+            dup: message.is_repeated(),
+            content_type: message.content_type(),
+            response_topic: message.reply_to(),
+            correlation: message.correlation(),
+            expiry_secs: message.lifespan().map(|left| u32::try_from(left.secs_ceil()).unwrap_or(u32::MAX)),
+            user: message.properties().collect(),
+            subscription_ids: Vec::new(),
             time,
         }
     }
@@ -171,7 +210,6 @@ impl Format {
 
 impl Mark {
     fn write(self, arrival: &Arrival<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let properties = &arrival.properties;
         match self {
             Mark::Topic => out.write_all(arrival.topic.as_bytes()),
             Mark::Payload => out.write_all(arrival.payload),
@@ -181,17 +219,16 @@ impl Mark {
             Mark::Retain => write!(out, "{}", u8::from(arrival.retain)),
             Mark::Dup => write!(out, "{}", u8::from(arrival.dup)),
             Mark::Time => out.write_all(rfc3339(arrival.time).as_bytes()),
-            Mark::ContentType => out.write_all(properties.content_type().unwrap_or_default().as_bytes()),
-            Mark::ResponseTopic => out.write_all(properties.response_topic().unwrap_or_default().as_bytes()),
-            Mark::Correlation => out.write_all(hex(properties.correlation_data().unwrap_or_default()).as_bytes()),
-            Mark::Expiry => properties.message_expiry().map_or(Ok(()), |seconds| write!(out, "{seconds}")),
+            Mark::ContentType => out.write_all(arrival.content_type.unwrap_or_default().as_bytes()),
+            Mark::ResponseTopic => out.write_all(arrival.response_topic.unwrap_or_default().as_bytes()),
+            Mark::Correlation => out.write_all(hex(arrival.correlation.unwrap_or_default()).as_bytes()),
+            Mark::Expiry => arrival.expiry_secs.map_or(Ok(()), |seconds| write!(out, "{seconds}")),
             Mark::UserProperties => {
-                let pairs: Vec<_> =
-                    properties.user_properties().map(|(name, value)| format!("{name}={value}")).collect();
+                let pairs: Vec<_> = arrival.user.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 out.write_all(pairs.join(",").as_bytes())
             }
             Mark::SubscriptionIds => {
-                let ids: Vec<_> = properties.subscription_ids().map(|id| id.to_string()).collect();
+                let ids: Vec<_> = arrival.subscription_ids.iter().map(u32::to_string).collect();
                 out.write_all(ids.join(",").as_bytes())
             }
         }
@@ -236,12 +273,12 @@ impl<'a> JsonMessage<'a> {
             dup: arrival.dup,
             payload: text,
             payload_hex: text.is_none().then(|| hex(arrival.payload)),
-            content_type: arrival.properties.content_type(),
-            response_topic: arrival.properties.response_topic(),
-            correlation_hex: arrival.properties.correlation_data().map(hex),
-            expiry_secs: arrival.properties.message_expiry(),
-            user_properties: arrival.properties.user_properties().collect(),
-            subscription_ids: arrival.properties.subscription_ids().collect(),
+            content_type: arrival.content_type,
+            response_topic: arrival.response_topic,
+            correlation_hex: arrival.correlation.map(hex),
+            expiry_secs: arrival.expiry_secs,
+            user_properties: arrival.user.clone(),
+            subscription_ids: arrival.subscription_ids.clone(),
         }
     }
 }
@@ -299,7 +336,12 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: true,
             dup: false,
-            properties: Properties::EMPTY,
+            content_type: None,
+            response_topic: None,
+            correlation: None,
+            expiry_secs: None,
+            user: Vec::new(),
+            subscription_ids: Vec::new(),
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_181_820_123),
         }
     }

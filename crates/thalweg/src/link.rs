@@ -1,12 +1,13 @@
-//! A connection to a broker, for `pub`, `sub` and `req`: a blocking socket, the transport filters, and MQTT's client side.
+//! A worker's connection to its broker, for `sub --work`: a blocking socket, the transport filters, and MQTT's client side.
+//! A worker says more than `thalweg-client` has words for: when each message is settled and how, and what waits here.
 //!
-//! Everything a command waits for comes through one channel as a [`Happening`]: bytes from the socket, lines from standard
-//! input, Ctrl-C. So a command is one loop around [`Link::step`], and nothing in it polls.
+//! Everything it waits for comes through one channel as a [`Happening`]: bytes from the socket, Ctrl-C, work that is done.
+//! So it is one loop around [`Link::step`], and nothing in it polls.
 //!
 //! ```text
 //!  socket ── reader thread ──┐
-//!  stdin ─── lines thread ───┼─> happenings ──> Link::step ──> ClientEvent to the command
-//!  Ctrl-C ── signal thread ──┘                      └────────> Step to the command
+//!  work ──── hands ──────────┼─> happenings ──> Link::step ──> ClientEvent to the worker
+//!  Ctrl-C ── signal thread ──┘                      └────────> Step to the worker
 //! ```
 
 use std::io::{Read, Write};
@@ -16,16 +17,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_mqtt::{ClientEvent, ClientSide, ConnectOut, DisconnectProps, Properties, PublishOut, ReasonCode, WillOut};
+use thalweg_client::BrokerUrl;
+use thalweg_mqtt::{
+    ClientEvent, ClientSide, ConnectOut, DisconnectProps, Properties, PublishOut, QoS, ReasonCode, RetainHandling,
+    SubAck, SubscribeOptions, SubscribeOut, WillOut, load,
+};
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use thalweg_server::transport::websocket::WebSocketSettings;
 use thalweg_server::transport::{Filtered, Transport};
 
-use crate::cli::ConnectArgs;
+use crate::brokers::{interrupted, mqtt_broker, name};
+use crate::cli::{ConnectArgs, SubArgs};
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::quantity::spoken;
 use crate::socket::Socket;
-use crate::url::BrokerUrl;
+use crate::subscribe::session_expiry_secs;
+use crate::work::Done;
 
 /// What a link tells a command.
 #[derive(Debug)]
@@ -34,12 +41,10 @@ pub enum Happening {
     Bytes(Vec<u8>),
     /// The peer ended the connection, or the network did; the words say how.
     Closed(Option<String>),
-    /// Lines of standard input.
-    Lines(Vec<Vec<u8>>),
-    /// Standard input has ended; the words say why if it was not its end.
-    LinesEnded(Option<String>),
     /// Ctrl-C, or a polite request to end.
     Interrupted,
+    /// A hand has done what it was given.
+    Worked(Done),
 }
 
 /// Why [`Link::step`] returned.
@@ -49,32 +54,21 @@ pub enum Step {
     Moved,
     /// The time given is over.
     TimedOut,
-    /// Lines of standard input.
-    Lines(Vec<Vec<u8>>),
-    /// Standard input has ended.
-    LinesEnded(Option<String>),
     /// Ctrl-C.
     Interrupted,
+    /// A hand has done what it was given.
+    Worked(Done),
 }
 
-/// What the command wants of the session.
+/// How a worker works, as it says in CONNECT (MQTT 5).
 #[derive(Clone, Copy, Debug)]
-pub struct SessionWish {
-    /// Begin anew, or resume.
-    pub clean_start: bool,
-    /// Seconds that the session outlives the connection (MQTT 5).
-    pub expiry_secs: u32,
-}
-
-/// What the broker said in CONNACK, as far as a command needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Welcome {
-    /// Whether a session was resumed.
-    pub session_present: bool,
-    /// Our client identifier, chosen by us or by the broker.
-    pub client_id: String,
-    /// Where answers may go.
-    pub response_information: Option<String>,
+pub struct Terms {
+    /// Messages it takes before it acknowledges the first of them.
+    pub receive_max: u16,
+    /// Messages it processes side by side.
+    pub concurrency: u16,
+    /// It acknowledges when a message is processed; otherwise it acknowledges none.
+    pub acknowledges: bool,
 }
 
 /// What an event handler may do: ask the machine, and append packets to what is sent next.
@@ -109,9 +103,11 @@ pub struct Link {
 
 impl Link {
     /// Connects, introduces us, and waits for the welcome.
-    pub fn open(args: &ConnectArgs, session: SessionWish) -> Result<(Link, Welcome), Failure> {
+    pub fn open(args: &SubArgs, terms: Terms) -> Result<Link, Failure> {
+        let sub = args;
+        let args = &args.connect;
         check_version(args)?;
-        let url = broker_url(args)?;
+        let url = mqtt_broker(args)?;
         let deadline = Instant::now() + args.connect_timeout;
         let socket = match &args.unix {
             Some(path) => Socket::unix(path)?,
@@ -136,8 +132,12 @@ impl Link {
             sent_at: Instant::now(),
             ping_at: None,
         };
-        let welcome = link.introduce(args, &url, session, deadline)?;
-        Ok((link, welcome))
+        let session_present = link.introduce(sub, &url, terms, deadline)?;
+        if !sub.clean_start && !session_present {
+            let id = args.id.as_deref().unwrap_or_default();
+            eprintln!("note: the broker kept no session of `{id}`; a new one begins");
+        }
+        Ok(link)
     }
 
     /// What may be asked and said now, apart from events.
@@ -174,9 +174,8 @@ impl Link {
                 Ok(Step::Moved)
             }
             Happening::Closed(words) => Err(self.closed(words)),
-            Happening::Lines(lines) => Ok(Step::Lines(lines)),
-            Happening::LinesEnded(words) => Ok(Step::LinesEnded(words)),
             Happening::Interrupted => Ok(Step::Interrupted),
+            Happening::Worked(done) => Ok(Step::Worked(done)),
         }
     }
 
@@ -204,9 +203,11 @@ impl Link {
         }
     }
 
-    /// How many bytes wait to be sent.
-    pub fn unsent(&self) -> usize {
-        self.out.len()
+    /// Reports our load with a PINGREQ, which the broker answers like any other. Only a broker that announced reports gets
+    /// more than the bare PINGREQ.
+    pub fn ping_with(&mut self, report: &load::Report) {
+        self.machine.ping_with(report, &mut self.out);
+        self.ping_at.get_or_insert_with(Instant::now);
     }
 
     /// Says goodbye and waits until the broker has read everything, so that nothing we sent is lost.
@@ -227,19 +228,9 @@ impl Link {
         Ok(())
     }
 
-    fn introduce(
-        &mut self,
-        args: &ConnectArgs,
-        url: &BrokerUrl,
-        session: SessionWish,
-        deadline: Instant,
-    ) -> Result<Welcome, Failure> {
-        // MQTT 3.1 knows no empty identifier.
-        let client_id = match &args.id {
-            Some(id) => id.clone(),
-            None if args.mqtt_version == thalweg_mqtt::Version::V31 => format!("thalweg-{:08x}", nonce() as u32),
-            None => String::new(),
-        };
+    fn introduce(&mut self, sub: &SubArgs, url: &BrokerUrl, terms: Terms, deadline: Instant) -> Result<bool, Failure> {
+        let args = &sub.connect;
+        let client_id = name(args).unwrap_or_default();
         let will = args.will.will_topic.as_ref().map(|topic| WillOut {
             message: PublishOut {
                 topic,
@@ -250,17 +241,22 @@ impl Link {
             },
             delay_secs: args.will.will_delay.unwrap_or(0),
         });
+        let mut user = vec![(load::CONCURRENCY_PROPERTY, terms.concurrency.to_string())];
+        if terms.acknowledges {
+            user.push((load::SETTLES_PROPERTY, "processed".to_owned()));
+        }
         let connect = ConnectOut {
             version: args.mqtt_version,
             client_id: &client_id,
-            clean_start: session.clean_start,
+            clean_start: sub.clean_start,
             keep_alive: self.keep_alive.as_secs_f64().ceil() as u16,
             will,
             username: url.user.as_deref(),
             password: url.password.as_deref(),
-            session_expiry: session.expiry_secs,
+            session_expiry: session_expiry_secs(sub),
             topic_alias_max: TOPIC_ALIAS_MAX,
-            request_response_info: true,
+            receive_max: terms.receive_max,
+            user: Some(&user),
             ..ConnectOut::default()
         };
         if let Transport::Filtered(filters) = &mut self.transport {
@@ -270,6 +266,7 @@ impl Link {
             Failure::usage(format!("we cannot introduce ourselves: {error}"))
                 .mend("MQTT texts have at most 65,535 bytes")
         })?;
+        self.machine.tolerate_excess();
         self.flush()?;
         let mut welcome = None;
         while welcome.is_none() {
@@ -279,11 +276,7 @@ impl Link {
                     if values.reason.is_error() {
                         return Err(refused(values.reason, &ack.properties, values.server_reference));
                     }
-                    welcome = Some(Welcome {
-                        session_present: values.session_present,
-                        client_id: values.assigned_client_id.unwrap_or(&client_id).to_owned(),
-                        response_information: values.response_information.map(str::to_owned),
-                    });
+                    welcome = Some(values.session_present);
                     return Ok(());
                 }
                 Ok(())
@@ -297,7 +290,7 @@ impl Link {
                     .mend("Is it an MQTT broker? If its port is for TLS, write mqtts:// in --url, for WebSocket ws:// or wss://"));
                 }
                 Step::Interrupted => return Err(interrupted()),
-                Step::Moved | Step::Lines(_) | Step::LinesEnded(_) => {}
+                Step::Moved | Step::Worked(_) => {}
             }
         }
         // The broker may want another one. [MQTT-3.2.2-21]
@@ -473,9 +466,37 @@ pub fn tell_interrupts(_: &Link) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a command says that was stopped before it was done.
-pub fn interrupted() -> Failure {
-    Failure::new("interrupted").code(crate::failure::EXIT_INTERRUPTED)
+/// Asks for the filters, in one packet.
+pub fn ask(link: &mut Link, filters: &[String], args: &SubArgs) -> Result<(), Failure> {
+    let options = SubscribeOptions {
+        qos: args.qos(),
+        no_local: args.no_local,
+        retain_as_published: false,
+        retain_handling: if args.no_retained { RetainHandling::DoNotSend } else { RetainHandling::Send },
+    };
+    let filters: Vec<(&str, SubscribeOptions)> = filters.iter().map(|filter| (filter.as_str(), options)).collect();
+    let Reply { machine, out } = link.reply();
+    let id = machine.next_id().ok_or_else(|| Failure::new("no packet identifier is free"))?;
+    machine.subscribe(&SubscribeOut { id, filters: &filters, ..SubscribeOut::default() }, out).map_err(|error| {
+        Failure::new(format!("the filters cannot be sent: {error}")).mend("Give fewer filters, or shorter ones")
+    })
+}
+
+/// Says in words which filters were refused; grants of less than was asked are remarks.
+pub fn judge(ack: &SubAck<'_>, filters: &[String], qos: QoS) -> Result<(), Failure> {
+    let mut refused = Vec::new();
+    for (filter, code) in filters.iter().zip(ack.codes()) {
+        if code.is_error() {
+            // MQTT 3 has one code for every failure. [MQTT3-3.9.3-2]
+            refused.push(format!("`{filter}`: {}", reason_in_words(code, &ack.properties)));
+        } else if code.byte() < qos as u8 {
+            eprintln!("note: the broker grants QoS {} for `{filter}`", code.byte());
+        }
+    }
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("the broker refuses the subscription to {}", refused.join(", ")))),
+    }
 }
 
 /// Words for a reason code, with what the broker added.
@@ -486,28 +507,11 @@ pub fn reason_in_words(reason: ReasonCode, properties: &Properties<'_>) -> Strin
     }
 }
 
-/// A number that is new each time, good enough for names; not for secrets.
-pub fn nonce() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-}
-
 fn check_version(args: &ConnectArgs) -> Result<(), Failure> {
     match args.will.will_delay.is_some() && !args.mqtt_version.is_v5() {
         true => Err(Failure::usage(format!("--will-delay needs MQTT 5, and --v is {}", args.mqtt_version))
             .mend("Leave --v out")),
         false => Ok(()),
-    }
-}
-
-fn broker_url(args: &ConnectArgs) -> Result<BrokerUrl, Failure> {
-    match (&args.url, std::env::var("THALWEG_URL")) {
-        (Some(url), _) => Ok(url.clone()),
-        (None, Ok(text)) if !text.is_empty() => text.parse().map_err(|error| {
-            Failure::usage(format!("the environment variable THALWEG_URL: {error}"))
-                .mend("Write mqtt://HOST:PORT, or unset it")
-        }),
-        (None, _) => Ok(BrokerUrl::default()),
     }
 }
 

@@ -6,13 +6,14 @@
 
 mod admin_api;
 mod backup;
+mod bench;
+mod brokers;
 mod cli;
 mod config;
 mod failure;
 mod format;
 mod inspect;
 mod ledger;
-mod lines;
 mod link;
 mod log;
 mod passwd;
@@ -27,7 +28,7 @@ mod subscribe;
 mod tests;
 mod top;
 mod trace;
-mod url;
+mod work;
 
 use std::io::{stdin, stdout};
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::run(args, &mut stdout().lock()),
         Command::Restore(args) => backup::restore(args, &mut stdout().lock()),
         Command::Inspect(args) => inspect::run(args, &mut stdout().lock()),
+        Command::Bench(command) => bench::run(command, &mut stdout().lock()),
         Command::Reference(command) => reference::run(command, &mut stdout().lock()),
     };
     match result {

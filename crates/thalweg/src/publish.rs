@@ -2,45 +2,56 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_mqtt::{ClientEvent, PublishError, PublishOut, QoS, Version};
+use thalweg_client::{ClientError, Options, Retain, Success, Ticket};
+use thalweg_mqtt::Version;
 
+use crate::brokers::{Brokers, GLANCE, SessionWish, end_when_interrupted, interrupts, reliability};
 use crate::cli::{PropertyArgs, PubArgs};
 use crate::failure::Failure;
 use crate::format::from_hex;
-use crate::lines::{Appetite, read_lines};
-use crate::link::{Link, Reply, SessionWish, Step, interrupted, reason_in_words, tell_interrupts};
 
 /// Runs the command; `input` is standard input.
 pub fn run(args: &PubArgs, input: impl Read + Send + 'static) -> Result<(), Failure> {
     check_properties(&args.properties, args.connect.mqtt_version)?;
     // A file that cannot be read is found out before anybody is connected to.
-    let (payload, input) = match payload(args)? {
-        Some(payload) => (Some(decoded(payload, args.hex)?), Some(input)),
-        None if args.stdin => (Some(decoded(all_of(input)?, args.hex)?), None),
-        None => (None, Some(input)),
+    let payload = match payload(args)? {
+        Some(payload) => Some(decoded(payload, args.hex)?),
+        None if args.stdin => Some(decoded(all_of(input)?, args.hex)?),
+        None => return publish(args, Source::Lines(Box::new(BufReader::with_capacity(BATCH_BYTES, input)))),
     };
-    let (mut link, _) = Link::open(&args.connect, SessionWish { clean_start: true, expiry_secs: 0 })?;
-    tell_interrupts(&link)?;
-    let source = match (payload, input) {
-        (Some(payload), _) => Source::Repeat { payload, left: args.count },
-        (None, Some(input)) => Source::Lines(Lines {
-            appetite: read_lines(input, link.teller()),
-            waiting: VecDeque::new(),
-            is_asked: false,
-            has_ended: false,
-        }),
-        (None, None) => unreachable!("standard input is used up only to make a payload"),
+    publish(args, Source::Repeat { payload: payload.unwrap_or_default(), left: args.count })
+}
+
+fn publish(args: &PubArgs, source: Source) -> Result<(), Failure> {
+    let wish = SessionWish { clean_start: true, ..SessionWish::default() };
+    let brokers = Brokers::open(&args.connect, args.topic.broker.as_ref(), wish)?;
+    end_when_interrupted(interrupts()?);
+    let options = Options {
+        reliability: reliability(args.qos),
+        retain: if args.retain { Retain::Set } else { Retain::No },
+        ..options(&args.properties)
     };
-    let result = Publisher { args, source, sent: 0, unsettled: 0, refused: None, begun: Instant::now() }.run(&mut link);
+    let mut publisher = Publisher {
+        args,
+        options,
+        brokers,
+        sent: 0,
+        awaited: VecDeque::new(),
+        refused: 0,
+        unknown: 0,
+        begun: Instant::now(),
+    };
+    let result = publisher.run(source);
     // What was sent before a failure of our own still counts.
-    let goodbye = link.close();
+    let goodbye = publisher.brokers.close();
     result.and(goodbye)
 }
 
-/// Properties need MQTT 5.
+/// Properties need MQTT 5, if it is MQTT.
 pub fn check_properties(properties: &PropertyArgs, version: Version) -> Result<(), Failure> {
     let named = [
         ("--user-property", !properties.user_properties.is_empty()),
@@ -58,40 +69,16 @@ pub fn check_properties(properties: &PropertyArgs, version: Version) -> Result<(
     }
 }
 
-/// A message as the flags describe it.
-pub fn message<'a>(
-    topic: &'a str,
-    payload: &'a [u8],
-    qos: QoS,
-    retain: bool,
-    properties: &'a PropertyArgs,
-) -> PublishOut<'a> {
-    PublishOut {
-        qos,
-        retain,
-        topic,
-        payload,
-        expiry_secs: properties.expiry_secs,
-        payload_format: properties.text.then_some(1),
-        content_type: properties.content_type.as_deref(),
-        response_topic: properties.response_topic.as_deref(),
-        correlation_data: properties.correlation.as_ref().map(|bytes| bytes.0.as_slice()),
-        user: (!properties.user_properties.is_empty()).then_some(&properties.user_properties),
-        allow_alias: true,
-        ..PublishOut::default()
-    }
-}
-
-/// What to say when a message cannot be sent.
-pub fn not_sent(error: PublishError) -> Failure {
-    let failure = Failure::new(format!("the message cannot be sent: {error}"));
-    match error {
-        PublishError::TooLarge(_) => {
-            failure.mend("limits.packet_bytes_max of the broker says how large a packet may be")
-        }
-        PublishError::QosNotSupported => failure.mend("Lower -q"),
-        PublishError::RetainNotSupported => failure.mend("Leave --retain out"),
-        PublishError::ReceiveMaximum | PublishError::NotConnected => failure,
+/// What the flags say of a message.
+pub fn options(properties: &PropertyArgs) -> Options {
+    Options {
+        lifespan: properties.expiry_secs.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        content_type: properties.content_type.clone(),
+        is_text: properties.text,
+        properties: properties.user_properties.clone(),
+        reply_to: properties.response_topic.clone(),
+        correlation: properties.correlation.as_ref().map(|bytes| bytes.0.clone()),
+        ..Options::default()
     }
 }
 
@@ -99,182 +86,134 @@ pub fn not_sent(error: PublishError) -> Failure {
 enum Source {
     /// The same one, so many times more.
     Repeat { payload: Vec<u8>, left: u64 },
-    /// Lines of standard input.
-    Lines(Lines),
+    /// Lines of standard input. What a slow broker does not take stays in the pipe.
+    Lines(Box<dyn BufRead>),
 }
 
-struct Lines {
-    appetite: Appetite,
-    waiting: VecDeque<Vec<u8>>,
-    is_asked: bool,
-    has_ended: bool,
+impl Source {
+    fn next(&mut self, is_hex: bool) -> Result<Option<Cow<'_, [u8]>>, Failure> {
+        match self {
+            Source::Repeat { left: 0, .. } => Ok(None),
+            Source::Repeat { payload, left } => {
+                *left -= 1;
+                Ok(Some(Cow::Borrowed(payload)))
+            }
+            Source::Lines(input) => {
+                let mut line = Vec::new();
+                match input.read_until(b'\n', &mut line) {
+                    Ok(0) => Ok(None),
+                    Ok(_) => {
+                        if line.pop_if(|last| *last == b'\n').is_some() {
+                            line.pop_if(|last| *last == b'\r');
+                        }
+                        decoded(line, is_hex).map(|payload| Some(Cow::Owned(payload)))
+                    }
+                    Err(error) => Err(Failure::new(format!("standard input cannot be read: {error}"))),
+                }
+            }
+        }
+    }
 }
 
 struct Publisher<'a> {
     args: &'a PubArgs,
-    source: Source,
+    options: Options,
+    brokers: Brokers,
     sent: u64,
-    /// Sent with QoS 1 or 2 and not answered for good.
-    unsettled: u64,
-    /// The first refusal, and how many there were.
-    refused: Option<(String, u64)>,
+    /// Sent, and without an outcome as far as we know.
+    awaited: VecDeque<Ticket>,
+    refused: u64,
+    unknown: u64,
     begun: Instant,
 }
 
 impl Publisher<'_> {
-    fn run(mut self, link: &mut Link) -> Result<(), Failure> {
+    fn run(&mut self, mut source: Source) -> Result<(), Failure> {
+        while let Some(payload) = source.next(self.args.hex)? {
+            self.wait_for_the_rate()?;
+            self.send(&payload)?;
+            self.look(false)?;
+        }
+        while !self.awaited.is_empty() {
+            self.look(true)?;
+        }
+        self.judge()
+    }
+
+    /// Gives one message to the client, as soon as that has room.
+    fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
         loop {
-            let until = match self.fill(link)? {
-                Next::Never if self.unsettled == 0 => break,
-                Next::Now => Some(Instant::now()),
-                Next::At(time) => Some(time),
-                Next::Never | Next::AfterHappening => None,
+            match self.brokers.client.publish_message(payload, "", &self.args.topic.topic, &self.options) {
+                Ok(ticket) => {
+                    self.sent += 1;
+                    self.awaited.push_back(ticket);
+                    return Ok(());
+                }
+                Err(ClientError::Full) if !self.awaited.is_empty() => self.look(true)?,
+                Err(error) => {
+                    return Err(Failure::new(format!("the message cannot be sent: {error}"))
+                        .mend("limits.packet_bytes_max of the broker says how large a packet may be"));
+                }
+            }
+        }
+    }
+
+    /// Takes note of outcomes; waits for that of the oldest if it is asked to.
+    fn look(&mut self, waits: bool) -> Result<(), Failure> {
+        while let Some(&oldest) = self.awaited.front() {
+            let patience = if waits { GLANCE } else { Duration::ZERO };
+            let outcome = match waits {
+                true => self.brokers.client.outcome(oldest, patience),
+                false => self.brokers.client.is_publish_success(oldest),
             };
-            let step = link.step(until, &mut |event, reply| {
-                match event {
-                    ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack) => {
-                        self.unsettled = self.unsettled.saturating_sub(1);
-                        if ack.reason.is_error() {
-                            self.refusal(reason_in_words(ack.reason, &ack.properties));
-                        }
-                    }
-                    ClientEvent::PubRec(ack) if ack.reason.is_error() => {
-                        self.unsettled = self.unsettled.saturating_sub(1);
-                        self.refusal(reason_in_words(ack.reason, &ack.properties));
-                    }
-                    ClientEvent::PubRec(ack) => reply.machine.pubrel(ack.id, Default::default(), reply.out),
-                    _ => {}
+            match outcome {
+                Success::Pending if waits => {
+                    let open = self.awaited.len();
+                    return self.brokers.check().map_err(|failure| {
+                        failure.also(format!("{open} of {} messages had not been acknowledged", self.sent))
+                    });
                 }
-                Ok(())
-            });
-            match step.map_err(|failure| self.explain(failure))? {
-                Step::Interrupted => return Err(interrupted()),
-                Step::Lines(lines) => {
-                    if let Source::Lines(source) = &mut self.source {
-                        for line in lines {
-                            source.waiting.push_back(decoded(line, self.args.hex)?);
-                        }
-                        source.is_asked = false;
-                    }
-                }
-                Step::LinesEnded(words) => {
-                    if let Source::Lines(source) = &mut self.source {
-                        source.has_ended = true;
-                    }
-                    if let Some(words) = words {
-                        return Err(Failure::new(words));
-                    }
-                }
-                Step::Moved | Step::TimedOut => {}
+                Success::Pending => return Ok(()),
+                Success::Failed => self.refused += 1,
+                Success::Unknown => self.unknown += 1,
+                Success::Acknowledged => {}
+            }
+            self.awaited.pop_front();
+            if waits {
+                return Ok(());
             }
         }
-        match self.refused {
-            None => Ok(()),
-            Some((words, 1)) => Err(Failure::new(format!("the broker did not take the message: {words}"))),
-            Some((words, count)) => {
-                let sent = self.sent;
-                Err(Failure::new(format!("the broker did not take {count} of {sent} messages; the first: {words}")))
-            }
-        }
-    }
-
-    /// Appends as many messages as may go now.
-    fn fill(&mut self, link: &mut Link) -> Result<Next, Failure> {
-        loop {
-            if link.unsent() >= BATCH_BYTES {
-                // Answers are looked at between two batches.
-                return Ok(Next::Now);
-            }
-            match self.source.look() {
-                Look::Ended => return Ok(Next::Never),
-                Look::Later => return Ok(Next::AfterHappening),
-                Look::Ready => {}
-            }
-            let at = self.due();
-            if at > Instant::now() {
-                return Ok(Next::At(at));
-            }
-            let Reply { machine, out } = link.reply();
-            let mut id = 0;
-            if self.args.qos != QoS::AtMostOnce {
-                match if machine.send_quota() > 0 { machine.next_id() } else { None } {
-                    Some(free) => id = free,
-                    None => return Ok(Next::AfterHappening),
-                }
-            }
-            let PubArgs { topic, qos, retain, properties, .. } = self.args;
-            let Some(payload) = self.source.take() else { return Ok(Next::AfterHappening) };
-            let message = PublishOut { id, ..message(topic, &payload, *qos, *retain, properties) };
-            machine.publish(&message, out).map_err(not_sent)?;
-            self.sent += 1;
-            self.unsettled += u64::from(*qos != QoS::AtMostOnce);
-        }
-    }
-
-    fn refusal(&mut self, words: String) {
-        match &mut self.refused {
-            Some((_, count)) => *count += 1,
-            None => self.refused = Some((words, 1)),
-        }
+        Ok(())
     }
 
     /// When the next message may go.
-    fn due(&self) -> Instant {
-        match self.args.rate {
-            Some(rate) => self.begun + Duration::from_secs_f64(self.sent as f64 / rate),
-            None => self.begun,
+    fn wait_for_the_rate(&self) -> Result<(), Failure> {
+        if let Some(rate) = self.args.rate {
+            let due = self.begun + Duration::from_secs_f64(self.sent as f64 / rate);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
         }
+        Ok(())
     }
 
-    /// Adds what had been acknowledged when the connection broke.
-    fn explain(&self, failure: Failure) -> Failure {
-        match self.unsettled {
-            0 => failure,
-            open => failure.also(format!("{open} of {} messages had not been acknowledged", self.sent)),
+    fn judge(&self) -> Result<(), Failure> {
+        let sent = self.sent;
+        // At most once has no acknowledgement, so nothing is missing.
+        if self.unknown > 0 && self.args.qos > thalweg_mqtt::QoS::AtMostOnce {
+            let unknown = self.unknown;
+            return Err(Failure::new(format!(
+                "{unknown} of {sent} messages were not acknowledged: they may have arrived or not"
+            )));
         }
-    }
-}
-
-/// When the next message can go.
-enum Next {
-    Now,
-    At(Instant),
-    /// An answer or a line has to come first.
-    AfterHappening,
-    Never,
-}
-
-/// Whether a source has something.
-enum Look {
-    Ready,
-    Later,
-    Ended,
-}
-
-impl Source {
-    /// Whether there is a payload now; asks for more lines if there is none.
-    fn look(&mut self) -> Look {
-        match self {
-            Source::Repeat { left: 0, .. } => Look::Ended,
-            Source::Repeat { .. } => Look::Ready,
-            Source::Lines(lines) if !lines.waiting.is_empty() => Look::Ready,
-            Source::Lines(lines) if lines.has_ended => Look::Ended,
-            Source::Lines(lines) => {
-                if !std::mem::replace(&mut lines.is_asked, true) {
-                    lines.appetite.more();
-                }
-                Look::Later
+        if self.refused == 0 {
+            return Ok(());
+        }
+        let status = self.brokers.status()?;
+        let words = status.failures.first().map_or("it did not say why", |failure| failure.why.as_str());
+        match self.refused {
+            1 => Err(Failure::new(format!("the broker did not take the message: {words}"))),
+            count => {
+                Err(Failure::new(format!("the broker did not take {count} of {sent} messages; the first: {words}")))
             }
-        }
-    }
-
-    fn take(&mut self) -> Option<Cow<'_, [u8]>> {
-        match self {
-            Source::Repeat { payload, left } => {
-                *left = left.checked_sub(1)?;
-                Some(Cow::Borrowed(payload))
-            }
-            Source::Lines(lines) => lines.waiting.pop_front().map(Cow::Owned),
         }
     }
 }
@@ -305,5 +244,5 @@ fn all_of(mut input: impl Read) -> Result<Vec<u8>, Failure> {
     Ok(payload)
 }
 
-/// So much is gathered before it is sent.
+/// So much of standard input is read at once.
 const BATCH_BYTES: usize = 64 * 1024;

@@ -1,122 +1,121 @@
-//! `thalweg req`: asks a question with a response topic and correlation data, and prints the answers (MQTT 5 §4.10).
+//! `thalweg req`: asks a question with a reply address and correlation data, and prints the answers.
 
 use std::io::Write;
 use std::time::{Instant, SystemTime};
 
-use thalweg_mqtt::{ClientEvent, PublishOut, QoS, ReasonCode, SubscribeOptions};
+use thalweg_client::transport::Refusal;
+use thalweg_client::{ClientError, Message, Options, SubscribeOptions};
+use thalweg_mqtt::Version;
 
-use crate::cli::{Bytes, PropertyArgs, ReqArgs};
+use crate::brokers::{Brokers, GLANCE, SessionWish, end_when_interrupted, interrupts, nonce, reliability};
+use crate::cli::ReqArgs;
 use crate::failure::Failure;
 use crate::format::Arrival;
-use crate::link::{Link, Reply, SessionWish, Step, Welcome, interrupted, nonce, reason_in_words, tell_interrupts};
-use crate::publish::{message, not_sent};
+use crate::publish::options;
 use crate::quantity::spoken;
-use crate::subscribe::{acknowledge, ask, judge};
 
 /// Runs the command; answers go to `out`.
 pub fn run(args: &ReqArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    if !args.connect.mqtt_version.is_v5() {
+    if args.connect.mqtt_version != Version::V5 {
         return Err(Failure::usage(format!("a request needs MQTT 5, and --v is {}", args.connect.mqtt_version))
             .mend("Leave --v out"));
     }
-    let (mut link, welcome) = Link::open(&args.connect, SessionWish { clean_start: true, expiry_secs: 0 })?;
-    tell_interrupts(&link)?;
-    let properties = completed(&args.properties, &welcome);
-    let question = Question { args, properties, answers: 0, is_asked: false };
-    let result = question.run(&mut link, out);
-    let goodbye = link.close();
+    let wish = SessionWish { clean_start: true, ..SessionWish::default() };
+    let brokers = Brokers::open(&args.connect, args.topic.broker.as_ref(), wish)?;
+    end_when_interrupted(interrupts()?);
+    let question = Question {
+        args,
+        brokers,
+        options: Options { reliability: reliability(args.qos), ..options(&args.properties) },
+    };
+    let result = question.run(out);
+    let goodbye = question.brokers.close();
     result.and(goodbye)
-}
-
-/// The properties of the question: where the answer goes, and what it will carry.
-fn completed(properties: &PropertyArgs, welcome: &Welcome) -> PropertyArgs {
-    let mut properties = properties.clone();
-    // Response Information is what the broker lets us receive answers under (§3.1.2.11.7).
-    let base = welcome.response_information.as_deref().filter(|base| !base.is_empty()).unwrap_or("responses");
-    properties.response_topic.get_or_insert_with(|| {
-        let name = welcome.client_id.replace(['/', '+', '#'], "-");
-        format!("{}/{name}-{:08x}", base.trim_end_matches('/'), nonce() as u32)
-    });
-    properties.correlation.get_or_insert_with(|| Bytes(nonce().to_be_bytes().to_vec()));
-    properties
 }
 
 struct Question<'a> {
     args: &'a ReqArgs,
-    properties: PropertyArgs,
-    answers: u64,
-    is_asked: bool,
+    brokers: Brokers,
+    options: Options,
 }
 
 impl Question<'_> {
-    fn run(mut self, link: &mut Link, out: &mut dyn Write) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.args.timeout;
-        let response_topic = self.properties.response_topic.clone().unwrap_or_default();
-        let filters = [response_topic];
-        ask(link, &filters, SubscribeOptions { qos: self.args.qos, ..SubscribeOptions::default() })?;
-        while self.answers < self.args.count {
-            let step = link.step(Some(deadline), &mut |event, reply| match event {
-                ClientEvent::SubAck(ack) => {
-                    judge(&ack, &filters, self.args.qos)?;
-                    self.put(reply)
+    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        // One answer, on the way back that the protocol has for it; who wants more, or another way, listens by himself.
+        match self.args.count == 1 && self.options.reply_to.is_none() && self.options.correlation.is_none() {
+            true => self.ask(out),
+            false => self.ask_and_listen(out),
+        }
+    }
+
+    fn ask(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let ReqArgs { topic, message, timeout, .. } = self.args;
+        match self.brokers.client.request(&topic.topic, message.as_bytes(), &self.options, *timeout) {
+            Ok(answer) => self.print(&answer, out),
+            Err(ClientError::TimedOut) => Err(self.time_is_over(0)),
+            Err(ClientError::Refused(Refusal::Denied(words))) if words.contains("nobody listens") => {
+                Err(Failure::new(format!("nobody listens to `{}`", topic.topic)))
+            }
+            Err(ClientError::Refused(refusal)) => {
+                Err(Failure::new(format!("the broker did not take the question: {refusal}")))
+            }
+            Err(error) => Err(Failure::new(error.to_string())),
+        }
+    }
+
+    fn ask_and_listen(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let ReqArgs { topic, message, timeout, count, .. } = self.args;
+        let deadline = Instant::now() + *timeout;
+        let mut options = self.options.clone();
+        let back = options.reply_to.get_or_insert_with(|| format!("responses/thalweg-{:08x}", nonce() as u32)).clone();
+        let ours = options.correlation.get_or_insert_with(|| nonce().to_be_bytes().to_vec()).clone();
+        let failed = |error: ClientError| Failure::new(format!("the way back cannot be opened: {error}"));
+        let client = &self.brokers.client;
+        let wish =
+            SubscribeOptions { reliability: options.reliability, last_values: false, ..SubscribeOptions::default() };
+        let mut answers = client.subscribe_timeout(&back, wish, *timeout).map_err(failed)?;
+        let asked = client
+            .publish_message(message.as_bytes(), "", &topic.topic, &options)
+            .map_err(|error| Failure::new(format!("the question cannot be sent: {error}")))?;
+        let mut came = 0;
+        while came < *count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.time_is_over(came));
+            }
+            match answers.next_timeout(left.min(GLANCE)) {
+                Ok(Some(answer)) if answer.correlation() == Some(ours.as_slice()) => {
+                    came += 1;
+                    self.print(&answer, out)?;
                 }
-                ClientEvent::Publish(publish) => {
-                    acknowledge(&publish, reply);
-                    let ours = self.properties.correlation.as_ref().map(|bytes| bytes.0.as_slice());
-                    if publish.properties.correlation_data() == ours && self.answers < self.args.count {
-                        self.answers += 1;
-                        self.args.format.write(&Arrival::new(&publish, SystemTime::now()), out)?;
-                    }
-                    Ok(())
-                }
-                ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack) => self.outcome(ack.reason, &ack.properties),
-                ClientEvent::PubRec(ack) => {
-                    self.outcome(ack.reason, &ack.properties)?;
-                    reply.machine.pubrel(ack.id, ReasonCode::Success, reply.out);
-                    Ok(())
-                }
-                ClientEvent::PubRel(release) => {
-                    reply.machine.pubcomp(release.id, ReasonCode::Success, reply.out);
-                    Ok(())
-                }
-                _ => Ok(()),
-            })?;
-            out.flush()?;
-            match step {
-                Step::Interrupted => return Err(interrupted()),
-                Step::TimedOut => {
-                    let (answers, count, timeout) = (self.answers, self.args.count, spoken(self.args.timeout));
-                    return Err(Failure::new(format!("{answers} of {count} answers came within {timeout}"))
-                        .mend(format!("Whoever listens to `{}` must publish to the response topic", self.args.topic)));
-                }
-                Step::Moved | Step::Lines(_) | Step::LinesEnded(_) => {}
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(Failure::new("the way back was closed by the broker")),
+                Err(_) => self.check_question(asked)?,
             }
         }
         Ok(())
     }
 
-    /// Asks, once the way back is open.
-    fn put(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
-        if std::mem::replace(&mut self.is_asked, true) {
+    /// A question that was refused has no answer.
+    fn check_question(&self, asked: thalweg_client::Ticket) -> Result<(), Failure> {
+        if self.brokers.client.is_publish_success(asked) != thalweg_client::Success::Failed {
             return Ok(());
         }
-        let id = match self.args.qos {
-            QoS::AtMostOnce => 0,
-            _ => reply.machine.next_id().ok_or_else(|| Failure::new("no packet identifier is free"))?,
-        };
-        let payload = self.args.message.as_bytes();
-        let message = message(&self.args.topic, payload, self.args.qos, false, &self.properties);
-        reply.machine.publish(&PublishOut { id, ..message }, reply.out).map_err(not_sent)
+        let status = self.brokers.status()?;
+        let words = status.failures.first().map_or("it did not say why", |failure| failure.why.as_str());
+        Err(Failure::new(format!("the broker did not take the question: {words}")))
     }
 
-    fn outcome(&self, reason: ReasonCode, properties: &thalweg_mqtt::Properties<'_>) -> Result<(), Failure> {
-        match reason {
-            ReasonCode::NoMatchingSubscribers => Err(Failure::new(format!("nobody listens to `{}`", self.args.topic))),
-            reason if reason.is_error() => {
-                let words = reason_in_words(reason, properties);
-                Err(Failure::new(format!("the broker did not take the question: {words}")))
-            }
-            _ => Ok(()),
-        }
+    fn print(&self, answer: &Message, out: &mut dyn Write) -> Result<(), Failure> {
+        self.args.format.write(&Arrival::of(answer, SystemTime::now()), out)?;
+        out.flush()?;
+        Ok(())
+    }
+
+    fn time_is_over(&self, answers: u64) -> Failure {
+        let (count, timeout) = (self.args.count, spoken(self.args.timeout));
+        let topic = &self.args.topic.topic;
+        Failure::new(format!("{answers} of {count} answers came within {timeout}"))
+            .mend(format!("Whoever listens to `{topic}` must publish to the response topic"))
     }
 }

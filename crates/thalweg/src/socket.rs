@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use thalweg_client::BrokerUrl;
+
 use crate::failure::Failure;
 use crate::quantity::spoken;
-use crate::url::BrokerUrl;
 
 /// A connected stream socket.
 #[derive(Debug)]

@@ -1,120 +1,95 @@
 //! `thalweg sub`: subscribes and prints what arrives.
 
 use std::io::{BufWriter, Write};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
-use thalweg_mqtt::{
-    ClientEvent, Publish, QoS, ReasonCode, RetainHandling, SubAck, SubscribeOptions, SubscribeOut, Version,
-};
+use thalweg_client::blocking::Subscription;
+use thalweg_client::{ClientError, Message, SubscribeOptions};
+use thalweg_mqtt::Version;
 
+use crate::brokers::{Brokers, GLANCE, SessionWish, interrupted, interrupts, reliability};
 use crate::cli::SubArgs;
 use crate::failure::Failure;
 use crate::format::Arrival;
-use crate::link::{Link, Reply, SessionWish, Step, interrupted, reason_in_words, tell_interrupts};
 use crate::quantity::spoken;
+use crate::work;
 
 /// Runs the command; messages go to `out`, remarks to standard error.
 pub fn run(args: &SubArgs, out: &mut dyn Write) -> Result<(), Failure> {
     check(args)?;
-    let (mut link, welcome) = Link::open(&args.connect, session_wish(args))?;
-    tell_interrupts(&link)?;
-    if !args.clean_start && !welcome.session_present {
-        eprintln!("note: the broker kept no session of `{}`; a new one begins", welcome.client_id);
-    }
     let filters = shared(args);
-    ask(&mut link, &filters, options(args))?;
-    // Messages of a resumed session may come before the answer, and count.
-    let mut printer = Printer { args, out: BufWriter::with_capacity(OUTPUT_BYTES, out), printed: 0, is_granted: false };
+    if args.work.work {
+        return work::run(args, &filters, out);
+    }
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
-    let result = printer.run(&mut link, deadline, &filters);
+    let place = args.filters.iter().find_map(|filter| filter.broker.as_ref());
+    let brokers = Brokers::begin(&args.connect, place, session_wish(args))?;
+    let asked = interrupts()?;
+    let out = BufWriter::with_capacity(OUTPUT_BYTES, out);
+    let mut printer = Printer { args, brokers, asked, out, printed: 0 };
+    let subscribed = begin(args, &printer.brokers, &filters, deadline);
+    let result = subscribed.and_then(|mut messages| printer.run(&mut messages, deadline).map(|()| messages));
     printer.out.flush()?;
-    let goodbye = link.close();
-    result.and(goodbye)
-}
-
-/// Asks for the filters, in one packet.
-pub fn ask(link: &mut Link, filters: &[String], options: SubscribeOptions) -> Result<(), Failure> {
-    let filters: Vec<(&str, SubscribeOptions)> = filters.iter().map(|filter| (filter.as_str(), options)).collect();
-    let Reply { machine, out } = link.reply();
-    let id = machine.next_id().ok_or_else(|| Failure::new("no packet identifier is free"))?;
-    machine.subscribe(&SubscribeOut { id, filters: &filters, ..SubscribeOut::default() }, out).map_err(|error| {
-        Failure::new(format!("the filters cannot be sent: {error}")).mend("Give fewer filters, or shorter ones")
-    })
-}
-
-/// Says in words which filters were refused; grants of less than was asked are remarks.
-pub fn judge(ack: &SubAck<'_>, filters: &[String], qos: QoS) -> Result<(), Failure> {
-    let mut refused = Vec::new();
-    for (filter, code) in filters.iter().zip(ack.codes()) {
-        if code.is_error() {
-            // MQTT 3 has one code for every failure. [MQTT3-3.9.3-2]
-            refused.push(format!("`{filter}`: {}", reason_in_words(code, &ack.properties)));
-        } else if code.byte() < qos as u8 {
-            eprintln!("note: the broker grants QoS {} for `{filter}`", code.byte());
-        }
-    }
-    match refused.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(format!("the broker refuses the subscription to {}", refused.join(", ")))),
-    }
-}
-
-/// Answers a publish as its QoS wants it.
-pub fn acknowledge(publish: &Publish<'_>, reply: &mut Reply<'_>) {
-    match publish.qos {
-        QoS::AtMostOnce => {}
-        QoS::AtLeastOnce => reply.machine.puback(publish.id, ReasonCode::Success, reply.out),
-        QoS::ExactlyOnce => reply.machine.pubrec(publish.id, ReasonCode::Success, reply.out),
-    }
+    printer.tell_what_was_missed();
+    let goodbye = printer.brokers.close();
+    // Only now: a subscription that ends before its client does would end in a session that is kept, too.
+    result.map(drop).and(goodbye)
 }
 
 struct Printer<'a, 'o> {
     args: &'a SubArgs,
+    brokers: Brokers,
+    asked: Arc<AtomicBool>,
     out: BufWriter<&'o mut dyn Write>,
     printed: u64,
-    is_granted: bool,
 }
 
 impl Printer<'_, '_> {
-    fn run(&mut self, link: &mut Link, deadline: Option<Instant>, filters: &[String]) -> Result<(), Failure> {
+    fn run(&mut self, messages: &mut Subscription, deadline: Option<Instant>) -> Result<(), Failure> {
         while !self.is_done() {
-            let step = link.step(deadline, &mut |event, reply| match event {
-                ClientEvent::Publish(publish) if !self.is_done() => {
-                    self.print(&publish)?;
-                    acknowledge(&publish, reply);
-                    Ok(())
+            if self.asked.load(Ordering::Relaxed) {
+                return if self.args.count.is_some() { Err(interrupted()) } else { Ok(()) };
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return self.time_is_over();
+            }
+            match messages.next_timeout(left.unwrap_or(GLANCE).min(GLANCE)) {
+                Ok(Some(message)) => self.take(message, messages)?,
+                Ok(None) => {
+                    let why = messages.ended().unwrap_or_else(|| "it did not say why".to_owned());
+                    return Err(Failure::new(format!("the broker ended the subscription: {why}")));
                 }
-                // Beyond --count: not acknowledged, so that a kept session has it next time.
-                ClientEvent::Publish(_) => Ok(()),
-                ClientEvent::PubRel(release) => {
-                    reply.machine.pubcomp(release.id, ReasonCode::Success, reply.out);
-                    Ok(())
-                }
-                ClientEvent::SubAck(ack) => {
-                    self.is_granted = true;
-                    judge(&ack, filters, self.args.qos)
-                }
-                _ => Ok(()),
-            })?;
-            // What has come is shown before we wait for more.
-            self.out.flush()?;
-            match step {
-                Step::Interrupted => return if self.args.count.is_some() { Err(interrupted()) } else { Ok(()) },
-                Step::TimedOut => return self.time_is_over(),
-                Step::Moved | Step::Lines(_) | Step::LinesEnded(_) => {}
+                Err(_) => self.brokers.check()?,
             }
         }
         Ok(())
     }
 
-    fn print(&mut self, publish: &Publish<'_>) -> Result<(), Failure> {
-        let wanted = match publish.retain {
+    /// Prints a message, and those that came with it, before we wait for more.
+    fn take(&mut self, first: Message, messages: &mut Subscription) -> Result<(), Failure> {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            self.print(&message)?;
+            // Beyond --count nothing is settled, so that a kept session has it next time.
+            messages.settle();
+            next = if self.is_done() { None } else { messages.try_next() };
+        }
+        self.out.flush()?;
+        Ok(())
+    }
+
+    fn print(&mut self, message: &Message) -> Result<(), Failure> {
+        let wanted = match message.is_last_value() {
             // MQTT 3 cannot ask the broker to leave them out.
             true => !self.args.no_retained,
             false => !self.args.retained_only,
         };
         if wanted {
-            self.args.format.write(&Arrival::new(publish, SystemTime::now()), &mut self.out)?;
+            self.args.format.write(&Arrival::of(message, SystemTime::now()), &mut self.out)?;
             self.printed += 1;
         }
         Ok(())
@@ -124,19 +99,78 @@ impl Printer<'_, '_> {
         self.args.count.is_some_and(|count| self.printed >= count)
     }
 
-    fn time_is_over(&self) -> Result<(), Failure> {
-        let timeout = self.args.timeout.unwrap_or_default();
-        if !self.is_granted {
-            return Err(Failure::new(format!("the broker did not answer the subscription within {}", spoken(timeout))));
+    /// Whoever reads slowly is not to believe that the broker lost something.
+    fn tell_what_was_missed(&self) {
+        let missed = self.brokers.status().map_or(0, |status| status.counts.receive_dropped);
+        if missed > 0 {
+            eprintln!(
+                "note: {missed} messages sent at most once were dropped, as they came faster than they could be printed"
+            );
         }
+    }
+
+    fn time_is_over(&self) -> Result<(), Failure> {
         match self.args.count {
             Some(count) if self.printed < count => {
-                let printed = self.printed;
-                Err(Failure::new(format!("{printed} of {count} messages came within {}", spoken(timeout))))
+                let (printed, timeout) = (self.printed, spoken(self.args.timeout.unwrap_or_default()));
+                Err(Failure::new(format!("{printed} of {count} messages came within {timeout}")))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Asks while the connection is made: what a kept session says at once must find its subscription.
+fn begin(
+    args: &SubArgs,
+    brokers: &Brokers,
+    filters: &[String],
+    deadline: Option<Instant>,
+) -> Result<Subscription, Failure> {
+    thread::scope(|scope| {
+        let way = scope.spawn(|| {
+            let up = brokers.wait_until_up().and_then(|()| remark_on_session(args, brokers));
+            if up.is_err() {
+                // Nobody will answer the subscription; it ends with the client.
+                let _ = brokers.client.close(Duration::ZERO);
+            }
+            up
+        });
+        let subscribed = subscribe(args, brokers, filters, deadline);
+        match way.join() {
+            Ok(Err(failure)) => Err(failure),
+            _ => subscribed,
+        }
+    })
+}
+
+fn subscribe(
+    args: &SubArgs,
+    brokers: &Brokers,
+    filters: &[String],
+    deadline: Option<Instant>,
+) -> Result<Subscription, Failure> {
+    let wish = SubscribeOptions {
+        reliability: reliability(args.qos()),
+        last_values: !args.no_retained,
+        // At most once is no promise, so a protocol that skips states (CoAP) will do.
+        keeps_all: args.qos() != thalweg_mqtt::QoS::AtMostOnce,
+        settle_by_hand: true,
+    };
+    let patience = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+    let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+    let subscription = brokers.client.subscribe_all(&filters, wish, patience);
+    subscription.map_err(|error| match error {
+        ClientError::TimedOut => {
+            let within = spoken(args.timeout.unwrap_or_default());
+            Failure::new(format!("the broker did not answer the subscription within {within}"))
+        }
+        ClientError::Refused(refusal) => {
+            let named: Vec<String> = filters.iter().map(|filter| format!("`{filter}`")).collect();
+            Failure::new(format!("the broker refuses the subscription to {}: {refusal}", named.join(", ")))
+        }
+        error => Failure::new(error.to_string()),
+    })
 }
 
 fn check(args: &SubArgs) -> Result<(), Failure> {
@@ -147,34 +181,44 @@ fn check(args: &SubArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--expiry needs MQTT 5, and --v is {}", args.connect.mqtt_version))
             .mend("In MQTT 3, --clean-start false alone keeps the session"));
     }
-    match args.share.is_some() && args.filters.iter().any(|filter| filter.starts_with("$share/")) {
+    let names_group = |filter: &str| filter.starts_with("$share/");
+    match args.share.is_some() && args.filters.iter().any(|filter| names_group(&filter.topic)) {
         true => Err(Failure::usage("a filter names a group already").mend("Leave $share/GROUP/ out, or --share")),
         false => Ok(()),
     }
 }
 
-fn session_wish(args: &SubArgs) -> SessionWish {
-    let expiry_secs = match (args.session_expiry, args.clean_start) {
+fn remark_on_session(args: &SubArgs, brokers: &Brokers) -> Result<(), Failure> {
+    let status = brokers.status()?;
+    if !args.clean_start && !status.lanes.iter().any(|lane| lane.session_present) {
+        let id = args.connect.id.as_deref().unwrap_or_default();
+        eprintln!("note: the broker kept no session of `{id}`; a new one begins");
+    }
+    Ok(())
+}
+
+/// How long the session outlives the connection.
+pub fn session_expiry_secs(args: &SubArgs) -> u32 {
+    match (args.session_expiry, args.clean_start) {
         (Some(seconds), _) => seconds,
         (None, true) => 0,
         (None, false) => KEPT_SESSION_EXPIRY_SECS,
-    };
-    SessionWish { clean_start: args.clean_start, expiry_secs }
-}
-
-fn shared(args: &SubArgs) -> Vec<String> {
-    match &args.share {
-        Some(group) => args.filters.iter().map(|filter| format!("$share/{group}/{filter}")).collect(),
-        None => args.filters.clone(),
     }
 }
 
-fn options(args: &SubArgs) -> SubscribeOptions {
-    SubscribeOptions {
-        qos: args.qos,
+fn session_wish(args: &SubArgs) -> SessionWish {
+    SessionWish {
+        clean_start: args.clean_start,
+        expiry: Duration::from_secs(u64::from(session_expiry_secs(args))),
         no_local: args.no_local,
-        retain_as_published: false,
-        retain_handling: if args.no_retained { RetainHandling::DoNotSend } else { RetainHandling::Send },
+    }
+}
+
+fn shared(args: &SubArgs) -> Vec<String> {
+    let filters = args.filters.iter().map(|filter| filter.topic.clone());
+    match &args.share {
+        Some(group) => filters.map(|filter| format!("$share/{group}/{filter}")).collect(),
+        None => filters.collect(),
     }
 }
 

@@ -172,6 +172,65 @@ fn a_port_of_another_protocol_is_told_in_words() {
     }
 }
 
+/// A broker with four messages, `0` to `3`, in the session of `worker`, and a command that notes each and fails for `1`.
+#[cfg(unix)]
+fn four_jobs(folder: &Folder) -> (Broker, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let broker = Broker::start();
+    broker.run("sub $share/g/jobs/# -q 2 --id worker --clean-start false --timeout 200ms").expect("subscribed");
+    let url = broker.url("mqtt", "mqtt");
+    broker.run_at(&url, "pub jobs/a -q 2 --stdin-lines", b"0\n1\n2\n3").expect("published");
+    let command = folder.0.join("job.sh");
+    let script = "#!/bin/sh\nread -r job\necho $THALWEG_TOPIC $job >> $(dirname $0)/done\ntest $job != 1\n";
+    std::fs::write(&command, script).expect("writable");
+    std::fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).expect("ours");
+    let work = format!("sub jobs/# --share g --id worker --clean-start false --work --exec {}", command.display());
+    (broker, work)
+}
+
+#[test]
+#[cfg(unix)]
+fn a_worker_acknowledges_what_is_done_and_discards_what_fails() {
+    for (qos, concurrency) in [(1, 1), (1, 3), (2, 1), (2, 3)] {
+        let folder = Folder::new(&format!("discard-{qos}-{concurrency}"));
+        let (broker, work) = four_jobs(&folder);
+        let line = format!("{work} -q {qos} --concurrency {concurrency} --count 4 --timeout 20s");
+        let failure = broker.run(&line).expect_err("one job fails");
+        assert!(failure.to_string().contains("1 of 4 messages failed and were discarded"), "{failure}");
+        let done = std::fs::read_to_string(folder.0.join("done")).expect("the command ran");
+        let mut done: Vec<&str> = done.lines().collect();
+        done.sort_unstable();
+        assert_eq!(done, ["jobs/a 0", "jobs/a 1", "jobs/a 2", "jobs/a 3"]);
+        let left = broker.run("sub jobs/# --share g --id worker --clean-start false -q 2 --timeout 300ms");
+        assert_eq!(left.expect("subscribed"), "", "all four were answered for");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_worker_that_stops_at_a_failure_leaves_it_and_what_follows_to_others() {
+    let folder = Folder::new("stop");
+    let (broker, work) = four_jobs(&folder);
+    let line = format!("{work} -q 1 --on-failure stop --count 4 --timeout 20s");
+    let failure = broker.run(&line).expect_err("one job fails");
+    assert!(failure.to_string().contains("message 2: the command failed: exit status: 1"), "{failure}");
+    let left = broker.run("sub jobs/# --share g --id worker --clean-start false -q 2 --count 3 --timeout 10s");
+    let left = left.expect("three are left");
+    assert_eq!(left, "jobs/a 1\njobs/a 2\njobs/a 3\n");
+}
+
+#[test]
+fn workers_that_wait_print_what_they_did_and_work_side_by_side() {
+    let broker = Broker::start();
+    broker.run("sub $share/g/jobs -q 1 --id worker --clean-start false --timeout 200ms").expect("subscribed");
+    broker.run("pub jobs -m x -q 1 --count 12").expect("published");
+    let work = "sub jobs --share g --id worker --clean-start false --work --work-time 200ms";
+    let begin = std::time::Instant::now();
+    let printed = broker.run(&format!("{work} --concurrency 6 --count 12 --timeout 20s")).expect("all were done");
+    assert_eq!(printed, "jobs x\n".repeat(12));
+    assert!(begin.elapsed() < std::time::Duration::from_millis(2000), "one by one it takes 2.4 s");
+}
+
 /// A folder that goes when it goes.
 struct Folder(PathBuf);
 

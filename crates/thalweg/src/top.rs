@@ -1,5 +1,7 @@
 //! `thalweg top`: a running broker at a glance, from the admin API's overview; plain ANSI, no more.
 
+mod groups;
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -15,7 +17,8 @@ use crate::quantity::spoken;
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let api = AdminApi::new(&args.admin)?;
     let sessions = args.sessions.min(SESSIONS_MAX).to_string();
-    let look = || api.json("/v1/overview", &[("sessions", &sessions)]);
+    let groups = args.groups.min(GROUPS_MAX).to_string();
+    let look = || api.json("/v1/overview", &[("sessions", &sessions), ("groups", &groups)]);
     let every = args.every.max(Duration::from_millis(100));
     let mut before = look()?;
     if args.once {
@@ -100,6 +103,7 @@ fn screen(now: &Value, before: &Value, base: &str) -> String {
     reasons(now, &mut screen);
     stages(now, &mut screen);
     shards(now, before, seconds, &mut screen);
+    groups::show(now, before, seconds, &mut screen);
     sessions(now, &mut screen);
     let silent = number(now, "shards_silent");
     if silent > 0.0 {
@@ -206,7 +210,7 @@ fn sessions(now: &Value, screen: &mut String) {
         let _ = writeln!(
             screen,
             "{:<34}{:>10}{:>11}{:>11}{:>10}  {state}",
-            shown_name(text(session, "client")),
+            shown_name(text(session, "client"), 33),
             short(number(session, "waiting")),
             bytes(number(session, "waiting_bytes")),
             format!("{}/{}", short(number(session, "in_flight")), short(number(session, "in_flight_max"))),
@@ -215,11 +219,11 @@ fn sessions(now: &Value, screen: &mut String) {
     }
 }
 
-/// A client identifier that can do no harm to a terminal, cut to its column.
-fn shown_name(name: &str) -> String {
+/// A name that can do no harm to a terminal, cut to its column.
+fn shown_name(name: &str, max: usize) -> String {
     let mut shown: String =
-        name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).take(33).collect();
-    if name.chars().count() > 33 {
+        name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).take(max).collect();
+    if name.chars().count() > max {
         shown.pop();
         shown.push('…');
     }
@@ -257,6 +261,7 @@ pub fn nanos(nanos: f64) -> String {
 
 /// What the API allows.
 const SESSIONS_MAX: usize = 100;
+const GROUPS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {

@@ -8,13 +8,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_kernel::{Account, Kernel, Ledger, Totals};
+use thalweg_kernel::{Account, GroupCounters, Kernel, Ledger, Totals};
+use thalweg_model::{Span, Time};
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
-use thalweg_server::{CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoopCounts, PortView};
+use thalweg_server::{CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoadCounts, LoopCounts, PortView};
 
 /// The most queues that have series of their own.
 pub const QUEUES_SHOWN_MAX: usize = 1_000;
+
+/// The most groups that have series of their own.
+pub const GROUPS_SHOWN_MAX: usize = 1_000;
 
 /// What the process and its shards say.
 #[derive(Debug, Default)]
@@ -51,6 +55,12 @@ pub struct Gathered {
     pub queues: QueueSums,
     /// Each of them by its address, unless there are more than [`QUEUES_SHOWN_MAX`].
     pub each_queue: BTreeMap<Arc<str>, QueueFigures>,
+    /// Groups, summed up.
+    pub groups: GroupFigures,
+    /// Each of them as `$share/<name>/<filter>`, unless there are more than [`GROUPS_SHOWN_MAX`].
+    pub each_group: BTreeMap<String, GroupFigures>,
+    /// What MQTT clients said of their load, members of groups or not.
+    pub load: LoadCounts,
     /// The books of each prefix that has some, summed up.
     pub prefixes: BTreeMap<String, Account>,
     /// Sockets of datagrams, by listener, those of all shards summed up.
@@ -119,6 +129,27 @@ pub struct QueueFigures {
     pub consumers: u64,
 }
 
+/// What a group does, or all together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupFigures {
+    /// Members.
+    pub members: u64,
+    /// Those that are connected.
+    pub members_online: u64,
+    /// Those that get nothing for now.
+    pub suspended: u64,
+    /// Messages that wait for any member.
+    pub waiting: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// Messages given to members and not settled.
+    pub unsettled: u64,
+    /// How long the one that has waited longest has.
+    pub oldest: Span,
+    /// What became of its messages.
+    pub counters: GroupCounters,
+}
+
 /// What one shard says.
 struct Part {
     shard: u16,
@@ -131,6 +162,9 @@ struct Part {
     dialects: BTreeMap<&'static str, u64>,
     queues: QueueSums,
     each_queue: BTreeMap<Arc<str>, QueueFigures>,
+    groups: GroupFigures,
+    each_group: BTreeMap<String, GroupFigures>,
+    load: LoadCounts,
     prefixes: Vec<(String, Account)>,
     ports: Vec<PortView>,
     coap: CoapCounts,
@@ -148,6 +182,7 @@ impl Gathered {
                 }
             });
             let (queues, each_queue) = queues_of(inside.kernel);
+            let (groups, each_group) = groups_of(inside.kernel, inside.now);
             Part {
                 shard: inside.shard,
                 counts: inside.counts,
@@ -159,6 +194,9 @@ impl Gathered {
                 dialects,
                 queues,
                 each_queue,
+                groups,
+                each_group,
+                load: inside.links.load_counts(),
                 ports: inside.ports.views().collect(),
                 coap: inside.coap(),
                 prefixes: inside
@@ -200,9 +238,18 @@ impl Gathered {
             gathered.coap.add(&part.coap);
             gathered.queues.add(&part.queues);
             gathered.each_queue.extend(part.each_queue);
+            gathered.groups.add(&part.groups);
+            for (group, figures) in part.each_group {
+                gathered.each_group.entry(group).or_default().add(&figures);
+            }
+            gathered.load += part.load;
             for (prefix, account) in part.prefixes {
                 add_account(gathered.prefixes.entry(prefix).or_default(), &account);
             }
+        }
+        // Each shard tells one more than are shown, so that this says whether any has more.
+        if gathered.each_group.len() > GROUPS_SHOWN_MAX {
+            gathered.each_group.clear();
         }
         Ok(gathered)
     }
@@ -235,6 +282,43 @@ fn queues_of(kernel: &Kernel) -> (QueueSums, BTreeMap<Arc<str>, QueueFigures>) {
         sums.bindings += exchange.bindings.len() as u64;
     });
     (sums, each)
+}
+
+/// The groups of one shard. Nothing of each if there are too many, as for queues.
+fn groups_of(kernel: &Kernel, now: Time) -> (GroupFigures, BTreeMap<String, GroupFigures>) {
+    let (mut sums, mut each) = (GroupFigures::default(), BTreeMap::new());
+    kernel.for_each_group(now, |group| {
+        let figures = GroupFigures {
+            members: group.members as u64,
+            members_online: group.seats.iter().filter(|seat| seat.online).count() as u64,
+            suspended: group.seats.iter().filter(|seat| seat.suspended).count() as u64,
+            waiting: group.waiting as u64,
+            waiting_bytes: group.waiting_bytes as u64,
+            unsettled: group.seats.iter().map(|seat| seat.unsettled as u64).sum(),
+            oldest: group.oldest.unwrap_or(Span::ZERO),
+            counters: group.counters,
+        };
+        sums.add(&figures);
+        if each.len() <= GROUPS_SHOWN_MAX {
+            each.insert(format!("$share/{}/{}", group.name, group.filter), figures);
+        }
+    });
+    // Those that have ended count, too: counters do not fall.
+    sums.counters = kernel.group_sums();
+    (sums, each)
+}
+
+impl GroupFigures {
+    fn add(&mut self, other: &GroupFigures) {
+        self.members += other.members;
+        self.members_online += other.members_online;
+        self.suspended += other.suspended;
+        self.waiting += other.waiting;
+        self.waiting_bytes += other.waiting_bytes;
+        self.unsettled += other.unsettled;
+        self.oldest = self.oldest.max(other.oldest);
+        self.counters += other.counters;
+    }
 }
 
 impl QueueSums {

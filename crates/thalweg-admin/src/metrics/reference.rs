@@ -6,13 +6,13 @@ use thalweg_kernel::DropReason;
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::SPANS;
 
-/// The reference in Markdown. `REGENERATE=1 cargo test -p thalweg-admin reference` writes it to
-/// `docs/reference/metrics.md`.
+/// The reference in Markdown. `UPDATE_DOCS=1 cargo test -p thalweg-admin documents` (`cargo xtask docs --bless`) writes it
+/// to `docs/reference/metrics.md`.
 pub fn reference() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
          <!-- Generated from crates/thalweg-admin/src/metrics/table.rs. To write it anew:\n     \
-         REGENERATE=1 cargo test -p thalweg-admin reference -->\n\n\
+         UPDATE_DOCS=1 cargo test -p thalweg-admin documents -->\n\n\
          `GET /metrics` on the admin interface (`admin.bind`, by default http://127.0.0.1:7883) answers in Prometheus' text\n\
          format. Where a topic is named, the same value is published there as a last value each `sys.interval`, for watchers\n\
          that only speak MQTT; those names are mosquitto's where the meaning is the same.\n\n\
@@ -50,15 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_in_docs_is_not_stale() {
+    fn the_reference_in_the_documents_is_not_stale() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
-        if std::env::var_os("REGENERATE").is_some() {
+        if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, reference()).expect("docs/reference can be written");
         }
         let there = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             there == reference(),
-            "docs/reference/metrics.md is stale: REGENERATE=1 cargo test -p thalweg-admin reference"
+            "docs/reference/metrics.md is stale: UPDATE_DOCS=1 cargo test -p thalweg-admin documents"
         );
     }
 }

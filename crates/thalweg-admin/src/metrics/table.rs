@@ -1,10 +1,11 @@
 //! Every metric, declared once: name, kind, unit, labels, meaning, and where its values come from.
 
-use super::gathered::{Gathered, PortSums, QueueFigures};
+use super::gathered::{Gathered, GroupFigures, PortSums, QueueFigures};
 use crate::accounts::AccountView;
 use Kind::{Counter, Gauge, Histogram};
-use Read::{Each, One, Real, Stages};
+use Read::{Each, EachReal, One, Real, Stages, Waits};
 use thalweg_kernel::DropReason;
+use thalweg_model::Span;
 use thalweg_server::{JournalStatus, LoopCounts};
 
 /// What Prometheus is told about a metric's behaviour.
@@ -54,12 +55,19 @@ pub(super) enum Read {
     Real(fn(&Gathered) -> f64),
     /// One whole number for each value of the label.
     Each(fn(&Gathered, &mut Show<'_>)),
+    /// One real number for each value of the label.
+    EachReal(fn(&Gathered, &mut ShowReal<'_>)),
     /// The histograms of the stages.
     Stages,
+    /// The histogram of how long messages waited in groups.
+    Waits,
 }
 
 /// Takes a label's value and the metric's.
 pub(super) type Show<'a> = dyn FnMut(&str, u64) + 'a;
+
+/// The same for real numbers.
+pub(super) type ShowReal<'a> = dyn FnMut(&str, f64) + 'a;
 
 macro_rules! metrics {
     ($($kind:ident $name:literal $([$label:literal])? in $unit:literal $(sys $sys:literal)?: $help:literal = $read:expr;)*) => {
@@ -119,8 +127,20 @@ pub static METRICS: &[Metric] = metrics! {
         "Publishes refused by access rules or limits."
         = One(|g| g.ledger.refused);
     Counter "thalweg_publishes_repeated_total" in "messages":
-        "Exactly-once publishes that were repeated and not routed again."
+        "Publishes that were repeated and not routed again: of exactly-once messages, and with stamps that were known."
         = One(|g| g.ledger.repeated);
+    Counter "thalweg_stamps_repeated_total" in "messages":
+        "Of these, publishes whose stamp was taken before."
+        = One(|g| g.ledger.repeated_stamps);
+    Counter "thalweg_stamps_outdated_total" in "messages":
+        "Of these, publishes whose stamp is so far behind its publisher's highest that it is taken for a repetition."
+        = One(|g| g.ledger.outdated_stamps);
+    Counter "thalweg_stamps_damaged_total" in "messages":
+        "Publishes with a stamp that could not be read and was ignored."
+        = One(|g| g.ledger.damaged_stamps);
+    Gauge "thalweg_stamp_publishers" in "publishers":
+        "Publishers that are known by their stamps."
+        = One(|g| g.totals.publishers as u64);
     Counter "thalweg_retained_refused_total" in "messages":
         "Last values refused by their home shard after their publisher was answered."
         = One(|g| g.ledger.retain_refused);
@@ -219,6 +239,96 @@ pub static METRICS: &[Metric] = metrics! {
     Gauge "thalweg_retained_bytes" in "bytes":
         "Bytes of last values."
         = One(|g| g.totals.retained_bytes as u64);
+
+    // Shared subscriptions: all together, and each as long as there are not too many.
+    Gauge "thalweg_groups_members" in "members":
+        "Members of all shared subscriptions, connected or not."
+        = One(|g| g.groups.members);
+    Gauge "thalweg_groups_members_online" in "members":
+        "Those that are connected."
+        = One(|g| g.groups.members_online);
+    Gauge "thalweg_groups_members_suspended" in "members":
+        "Those that get nothing for now, because they have stalled or say that they are stuck."
+        = One(|g| g.groups.suspended);
+    Gauge "thalweg_groups_waiting" in "messages":
+        "Messages that wait in shared subscriptions for any member: their lag."
+        = One(|g| g.groups.waiting);
+    Gauge "thalweg_groups_waiting_bytes" in "bytes":
+        "Their bytes."
+        = One(|g| g.groups.waiting_bytes);
+    Gauge "thalweg_groups_unsettled" in "messages":
+        "Messages given to members and not acknowledged."
+        = One(|g| g.groups.unsettled);
+    Gauge "thalweg_groups_oldest_wait_seconds" in "seconds":
+        "How long the message has waited that has waited longest."
+        = Real(|g| seconds(g.groups.oldest));
+    Counter "thalweg_groups_arrived_total" in "messages":
+        "Messages that came to shared subscriptions."
+        = One(|g| g.groups.counters.arrived);
+    Counter "thalweg_groups_choices_total"["choice"] in "choices":
+        "What was decided of a message: it went to a member, was held until one is free that is worth waiting for, or nobody could have it."
+        = Each(|g, show| {
+            show("member", g.groups.counters.chosen);
+            show("held", g.groups.counters.held);
+            show("nobody", g.groups.counters.nobody);
+        });
+    Counter "thalweg_groups_settled_total" in "messages":
+        "Messages that members acknowledged."
+        = One(|g| g.groups.counters.settled);
+    Counter "thalweg_groups_returned_total" in "messages":
+        "Messages that came back from members that had stalled or gone, and went to others."
+        = One(|g| g.groups.counters.returned);
+    Counter "thalweg_groups_stalls_total" in "connections":
+        "Members whose connections were closed because they had stalled."
+        = One(|g| g.groups.counters.stalls);
+    Counter "thalweg_groups_expired_total" in "messages":
+        "Messages whose time ran out while they waited."
+        = One(|g| g.groups.counters.expired);
+    Counter "thalweg_groups_dropped_total" in "messages":
+        "Messages dropped because a shared subscription was full."
+        = One(|g| g.groups.counters.dropped);
+    Counter "thalweg_groups_reports_total"["verdict"] in "reports":
+        "Members' reports of their load: those that were believed, and those that could not be true."
+        = Each(|g, show| {
+            show("believed", g.groups.counters.reports);
+            show("refused", g.groups.counters.reports_refused);
+        });
+    Counter "thalweg_load_reports_total"["verdict"] in "reports":
+        "Reports of load by MQTT clients, in groups or not, each counted once: those that may be true, and those that could not be read or cannot be true."
+        = Each(|g, show| {
+            show("taken", g.load.taken);
+            show("refused", g.load.refused);
+        });
+    Counter "thalweg_load_terms_ignored_total" in "properties":
+        "User properties of CONNECT and SUBSCRIBE that begin with lb- and have a value that nobody knows."
+        = One(|g| g.load.terms_ignored);
+    Histogram "thalweg_groups_wait_seconds" in "seconds":
+        "How long messages waited in shared subscriptions; those that went on at once are not among them."
+        = Waits;
+    Gauge "thalweg_group_waiting"["group"] in "messages":
+        "Messages that wait in each, by $share/name/filter; nothing if there are more than 1,000."
+        = Each(|g, show| each_group(g, show, |group| group.waiting));
+    Gauge "thalweg_group_oldest_wait_seconds"["group"] in "seconds":
+        "How long the first of them has waited, likewise."
+        = EachReal(|g, show| g.each_group.iter().for_each(|(group, figures)| show(group, seconds(figures.oldest))));
+    Gauge "thalweg_group_members_online"["group"] in "members":
+        "Members of each that are connected, likewise."
+        = Each(|g, show| each_group(g, show, |group| group.members_online));
+    Gauge "thalweg_group_unsettled"["group"] in "messages":
+        "Messages given to members of each and not acknowledged, likewise."
+        = Each(|g, show| each_group(g, show, |group| group.unsettled));
+    Counter "thalweg_group_arrived_total"["group"] in "messages":
+        "Messages that came to each, likewise."
+        = Each(|g, show| each_group(g, show, |group| group.counters.arrived));
+    Counter "thalweg_group_chosen_total"["group"] in "messages":
+        "Messages that went to members of each, likewise."
+        = Each(|g, show| each_group(g, show, |group| group.counters.chosen));
+    Counter "thalweg_group_returned_total"["group"] in "messages":
+        "Messages that came back from members of each, likewise."
+        = Each(|g, show| each_group(g, show, |group| group.counters.returned));
+    Counter "thalweg_group_stalls_total"["group"] in "connections":
+        "Members of each whose connections were closed because they had stalled, likewise."
+        = Each(|g, show| each_group(g, show, |group| group.counters.stalls));
 
     // Queues with names.
     Gauge "thalweg_queues" in "queues":
@@ -521,6 +631,14 @@ fn each_prefix(g: &Gathered, show: &mut Show<'_>, pick: fn(&AccountView) -> u64)
 
 fn each_queue(g: &Gathered, show: &mut Show<'_>, pick: fn(&QueueFigures) -> u64) {
     g.each_queue.iter().for_each(|(address, figures)| show(address, pick(figures)));
+}
+
+fn each_group(g: &Gathered, show: &mut Show<'_>, pick: fn(&GroupFigures) -> u64) {
+    g.each_group.iter().for_each(|(group, figures)| show(group, pick(figures)));
+}
+
+fn seconds(span: Span) -> f64 {
+    span.nanos() as f64 / 1e9
 }
 
 fn journal(g: &Gathered, pick: fn(&JournalStatus) -> u64) -> u64 {

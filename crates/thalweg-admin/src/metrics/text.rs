@@ -3,6 +3,7 @@
 use super::gathered::Gathered;
 use super::table::{METRICS, Metric, Read};
 use std::fmt::Write;
+use thalweg_kernel::Waits;
 use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS};
 
 /// All metrics as text.
@@ -28,6 +29,10 @@ fn values(out: &mut String, metric: &Metric, gathered: &Gathered) {
         Read::Each(read) => read(gathered, &mut |value, number| {
             let _ = writeln!(out, "{name}{{{label}=\"{}\"}} {number}", escaped(value));
         }),
+        Read::EachReal(read) => read(gathered, &mut |value, number| {
+            let _ = writeln!(out, "{name}{{{label}=\"{}\"}} {number}", escaped(value));
+        }),
+        Read::Waits => waits_of(out, name, &gathered.groups.counters.wait),
         Read::Stages => {
             for (stage, histogram) in SPANS.iter().zip(&gathered.stages.histograms) {
                 histogram_of(out, name, &format!("{label}=\"{stage}\""), histogram);
@@ -47,6 +52,17 @@ fn histogram_of(out: &mut String, name: &str, label: &str, histogram: &Histogram
     let _ = writeln!(out, "{name}_count{{{label}}} {}", histogram.count);
 }
 
+fn waits_of(out: &mut String, name: &str, waits: &Waits) {
+    let mut seen = 0;
+    for (bound, count) in Waits::BOUNDS_MS.iter().zip(&waits.counts) {
+        seen += count;
+        let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {seen}", seconds(bound * 1_000_000));
+    }
+    let count = waits.count();
+    let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
+    let _ = writeln!(out, "{name}_sum {}\n{name}_count {count}", seconds(waits.sum.nanos()));
+}
+
 /// Exactly, and without an exponent.
 fn seconds(nanos: u64) -> String {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
@@ -61,6 +77,7 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::gathered::GroupFigures;
     use thalweg_server::stages::Span;
 
     #[test]
@@ -79,6 +96,35 @@ mod tests {
                 None if line.starts_with('#') => {}
                 None => assert!(line.starts_with(described), "{line} comes under {described}"),
             }
+        }
+    }
+
+    #[test]
+    fn groups_are_shown_together_and_each() {
+        let mut gathered = Gathered::default();
+        let mut crew =
+            GroupFigures { waiting: 3, oldest: thalweg_model::Span::from_millis(1500), ..Default::default() };
+        for millis in [1, 30, 90_000] {
+            crew.counters.wait.add(thalweg_model::Span::from_millis(millis));
+        }
+        crew.counters.held = 4;
+        gathered.groups = crew;
+        gathered.each_group.insert("$share/crew/road/#".into(), crew);
+        let text = render(&gathered);
+        for line in [
+            "thalweg_groups_waiting 3",
+            "thalweg_groups_oldest_wait_seconds 1.5",
+            "thalweg_groups_choices_total{choice=\"held\"} 4",
+            "thalweg_groups_wait_seconds_bucket{le=\"0.001\"} 1",
+            "thalweg_groups_wait_seconds_bucket{le=\"0.05\"} 2",
+            "thalweg_groups_wait_seconds_bucket{le=\"60\"} 2",
+            "thalweg_groups_wait_seconds_bucket{le=\"+Inf\"} 3",
+            "thalweg_groups_wait_seconds_sum 90.031",
+            "thalweg_groups_wait_seconds_count 3",
+            "thalweg_group_waiting{group=\"$share/crew/road/#\"} 3",
+            "thalweg_group_oldest_wait_seconds{group=\"$share/crew/road/#\"} 1.5",
+        ] {
+            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
         }
     }
 

@@ -66,6 +66,9 @@ pub struct ResponseIn<'b> {
     pub from: SocketAddr,
     /// The response code.
     pub code: Code,
+    /// Whether it came with the acknowledgement of a request: of an observation, the state at its registration, first or
+    /// again, rather than a change.
+    pub is_piggybacked: bool,
     /// Its options; of a response in blocks, those of its last block.
     pub options: Options<'b>,
     /// Its payload, put together if it came in blocks.

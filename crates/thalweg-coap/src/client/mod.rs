@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-use thalweg_wire::Time;
+use thalweg_wire::{Span, Time};
 
 pub use event::*;
 pub use settings::ClientSettings;
@@ -24,7 +24,7 @@ use crate::endpoint::{Content, Due, Endpoint, Owner};
 use crate::outgoing::put;
 use crate::slots::{NONE, Slots};
 use crate::timers::TimerKind;
-use crate::{Block, Code, Datagrams, Encoder, Token};
+use crate::{Block, Code, Datagrams, Encoder, Kind, OptionOut, Token};
 
 /// The client's end of all conversations over one datagram socket: requests go out, responses and notifications come
 /// in; block-wise transfers both ways and repetitions are the machine's.
@@ -40,7 +40,37 @@ pub struct ClientSide {
     acknowledged: Remembered,
     hasher: FixedState,
     notices: VecDeque<ClientNotice>,
+    telling: Telling,
 }
+
+/// Tells apart messages without an answer that have the same id: there are 65,536 ids, and a receiver takes one that comes
+/// again within NON_LIFETIME with the same bytes for a repetition. RFC 7252 §4.5
+#[derive(Debug, Default)]
+struct Telling {
+    /// How many had this round's token.
+    count: u32,
+    round: u8,
+    began: Time,
+}
+
+impl Telling {
+    /// None in the first round, and in all that begin late enough; else the number of the round.
+    fn token(&mut self, lifetime: Span, now: Time) -> Token {
+        if self.count >= IDS_OF_A_ROUND {
+            let is_late = now.since(self.began) > lifetime;
+            self.round = if is_late { 0 } else { self.round.checked_add(1).unwrap_or(1) };
+            self.count = 0;
+        }
+        if self.count == 0 {
+            self.began = now;
+        }
+        self.count += 1;
+        Token::from_number(self.round.into())
+    }
+}
+
+/// Fewer than there are ids, since some are of confirmable messages.
+const IDS_OF_A_ROUND: u32 = 60_000;
 
 impl ClientSide {
     /// A machine without peers. `seed` chooses message ids and tokens: nobody outside should know it.
@@ -56,6 +86,7 @@ impl ClientSide {
             acknowledged: Remembered::default(),
             hasher,
             notices: VecDeque::new(),
+            telling: Telling::default(),
         }
     }
 
@@ -91,7 +122,8 @@ impl ClientSide {
         pending.is_confirmable = request.confirmable;
         pending.wants_observe = request.observe;
         pending.options = options;
-        pending.payload = request.payload.to_vec();
+        pending.payload = self.endpoint.buffer();
+        pending.payload.extend_from_slice(request.payload);
         pending.size_exponent = size_exponent;
         let index = self.begin(pending);
         if !self.say(index, Say::Request, now, out) {
@@ -99,6 +131,46 @@ impl ClientSide {
             return Err(RequestRefused::TooMany);
         }
         Ok(self.id_of(index))
+    }
+
+    /// Says something that is not to be answered: non-confirmable, without any token as long as there are ids, and known to
+    /// nobody afterwards. `options` ought to have No-Response. Writes one datagram to `out`, which goes to `to`. What is
+    /// answered all the same is passed over.
+    ///
+    /// `Err(Probing)`: so much was said without a sign of life that the peer must be heard first; a ping does that.
+    pub fn tell(
+        &mut self,
+        to: SocketAddr,
+        code: Code,
+        options: &[OptionOut<'_>],
+        payload: &[u8],
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RequestRefused> {
+        if payload.len() > 16 << self.settings.block_exponent_max.min(Block::SIZE_EXPONENT_MAX) {
+            return Err(RequestRefused::TooLarge);
+        }
+        let start = out.len();
+        let peer = self.peer(to, now)?;
+        let id = self.endpoint.next_id(peer);
+        let token = self.telling.token(self.settings.transmission.non_lifetime(), now);
+        let mut encoder = Encoder::start(out, Kind::NonConfirmable, code, id, token);
+        for (number, value) in options {
+            put(&mut encoder, *number, *value);
+        }
+        encoder.payload(payload);
+        let probed = self.probe(peer, out.len() - start, now);
+        if probed.is_err() {
+            out.truncate(start);
+        }
+        probed
+    }
+
+    /// Bytes that went to this peer since it was last heard of, by `tell` and in requests that are not confirmable.
+    pub fn unanswered(&self, to: SocketAddr) -> u32 {
+        let peers = &self.endpoint.peers;
+        let peer = peers.find(to, peers.hash(to)).and_then(|peer| peers.slots.get(peer));
+        peer.map_or(0, |peer| peer.unanswered)
     }
 
     /// Asks whether somebody is there: an empty confirmable message, for which the answer is a reset.
@@ -129,6 +201,22 @@ impl ClientSide {
             pending.phase = Phase::ExpectEnd;
         }
         self.go_on(request.index, Say::Deregister, now, out);
+    }
+
+    /// Whether a response or a notification is being fetched in blocks.
+    pub fn is_gathering(&self, request: RequestId) -> bool {
+        self.requests.get_of(request.index, request.generation).is_some_and(|pending| pending.is_gathering)
+    }
+
+    /// Every notification of this observation counts, not only the newest state: when it is registered again and the server
+    /// goes on with it, the state of that moment, which comes with the answer, does not make those older that are still to
+    /// come, and is not told.
+    pub fn keep_all(&mut self, request: RequestId) {
+        if self.requests.get_of(request.index, request.generation).is_some()
+            && let Some(pending) = self.requests.get_mut(request.index)
+        {
+            pending.keeps_all = true;
+        }
     }
 
     /// Registers an observation again, with the same token. RFC 7641 §3.3.1
@@ -180,6 +268,16 @@ impl ClientSide {
     /// How many requests and observations there are.
     pub fn requests(&self) -> usize {
         self.requests.len()
+    }
+
+    /// How many confirmable messages were sent, repetitions not counted.
+    pub fn confirmable(&self) -> u64 {
+        self.endpoint.counts.confirmable
+    }
+
+    /// The last round trip that was measured since this was asked: of a message that was answered before it was repeated.
+    pub fn take_round_trip(&mut self) -> Option<Span> {
+        self.endpoint.sample.take()
     }
 
     /// How many messages were sent again.
@@ -244,12 +342,16 @@ impl ClientSide {
 
     /// A token that is not in use, and that nobody can guess who does not know the seed. RFC 7252 §5.3.1
     fn fresh_token(&mut self) -> Token {
+        let mut tries = 0;
         loop {
-            let bytes = (self.endpoint.throw() >> 32) as u32;
-            let token = Token::new(&bytes.to_be_bytes()).unwrap_or(Token::EMPTY);
+            // Short tokens may all be in use.
+            let len = usize::from(self.settings.token_bytes.clamp(1, 8)).max(if tries > 64 { 4 } else { 1 });
+            let bytes = self.endpoint.throw().to_be_bytes();
+            let token = bytes.get(..len).and_then(Token::new).unwrap_or(Token::EMPTY);
             if !self.tokens.contains_key(&token) {
                 return token;
             }
+            tries += 1;
         }
     }
 }

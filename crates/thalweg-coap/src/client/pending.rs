@@ -32,6 +32,8 @@ pub(crate) struct Pending {
     pub code: Code,
     pub is_confirmable: bool,
     pub wants_observe: bool,
+    /// Every notification counts.
+    pub keeps_all: bool,
     pub phase: Phase,
     /// The confirmable message in flight.
     pub sending: u32,
@@ -72,6 +74,7 @@ impl Pending {
             code,
             is_confirmable: true,
             wants_observe: false,
+            keeps_all: false,
             phase,
             sending: NONE,
             id: 0,

@@ -75,9 +75,19 @@ impl ClientSide {
                     self.reject(from, &message, key, now, out);
                     return None;
                 };
+                let lifetime = self.settings.transmission.exchange_lifetime();
+                // None of these may be missed, and the one before is not whole: unacknowledged, it comes again.
+                let comes_early = |pending: &super::pending::Pending| {
+                    pending.keeps_all && pending.fetch_token.is_some() && pending.token == message.token
+                };
+                if is_confirmable
+                    && self.requests.get(index).is_some_and(comes_early)
+                    && self.acknowledged.find(key, lifetime, now).is_none()
+                {
+                    return None;
+                }
                 if is_confirmable {
                     out.push(from, |out| empty(out, Kind::Acknowledgement, message.id));
-                    let lifetime = self.settings.transmission.exchange_lifetime();
                     self.acknowledged.forget_old(lifetime, now, 4);
                     self.acknowledged.insert(key, Again::Acknowledge, &[], now, REMEMBERED_MAX, 0);
                 }
@@ -105,9 +115,14 @@ impl ClientSide {
         let is_confirmable = message.kind == Kind::Confirmable;
         if is_confirmable && self.acknowledged.find(key, lifetime, now).is_some() {
             out.push(from, |out| empty(out, Kind::Acknowledgement, message.id));
-        } else if is_confirmable || message.code.is_response() {
+        } else if is_confirmable || (message.code.is_response() && !self.is_told(message.token)) {
             out.push(from, |out| empty(out, Kind::Reset, message.id));
         }
+    }
+
+    /// Whether it is the token of something that was only told: what is answered to that means no harm.
+    fn is_told(&self, token: crate::Token) -> bool {
+        token.len() < usize::from(self.settings.token_bytes.clamp(1, 8)).min(2)
     }
 
     fn has_unknown_critical(&self, options: &Options<'_>) -> bool {
@@ -193,7 +208,15 @@ impl ClientSide {
             // The response to a registration is as fresh as can be, whatever its number: the server may have begun anew.
             let seconds = |at| now.since(at).secs();
             let is_newer = |(old, at)| sequence.is_newer_than(old, seconds(at));
-            if !is_piggybacked && !pending.newest.is_none_or(is_newer) {
+            // Registered again, and the server goes on with the numbers: what is under way comes, and is older than this.
+            let goes_on = |(old, _)| sequence.is_close_behind(old);
+            if is_piggybacked && pending.keeps_all && pending.newest.is_some_and(goes_on) {
+                self.freshen(index, &message.options, now);
+                return None;
+            }
+            // Numbers of those that count do not wear out: one that insists may come again after any time.
+            let is_known = |(old, _): (Sequence, Time)| pending.keeps_all && old.is_close_behind(sequence);
+            if !is_piggybacked && (pending.newest.is_some_and(is_known) || !pending.newest.is_none_or(is_newer)) {
                 return None;
             }
             pending.newest = Some((sequence, now));
@@ -210,7 +233,8 @@ impl ClientSide {
                 let request = self.id_of(index);
                 let from = self.requests.get(index)?.to;
                 let payload = body.map_or(Cow::Borrowed(message.payload), Cow::Owned);
-                let response = ResponseIn { request, from, code: message.code, options: message.options, payload };
+                let response =
+                    ResponseIn { request, from, code: message.code, is_piggybacked, options: message.options, payload };
                 let goes_on = is_notification || (is_of_fetch && message.code.is_success());
                 if goes_on {
                     self.forget_fetch(index);

@@ -130,7 +130,10 @@ impl ClientSide {
 
     /// Ends a request.
     pub(super) fn end(&mut self, index: u32, now: Time, out: &mut Datagrams) -> Option<Pending> {
-        let pending = self.requests.remove(index)?;
+        let mut pending = self.requests.remove(index)?;
+        for buffer in [std::mem::take(&mut pending.options), std::mem::take(&mut pending.payload)] {
+            self.endpoint.give_back(buffer);
+        }
         if pending.sending != NONE {
             self.endpoint.remove(pending.sending, now, out);
         }

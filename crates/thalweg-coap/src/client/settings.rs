@@ -26,6 +26,9 @@ pub struct ClientSettings {
     pub register_again: bool,
     /// Options that the application understands; a response with another critical one is rejected. RFC 7252 §5.4.1
     pub understood_options: Vec<u16>,
+    /// Bytes of a token, 1 to 8. Four are hard to guess for who does not see them (RFC 7252 §5.3.1); behind DTLS nobody
+    /// has to guess.
+    pub token_bytes: u8,
     /// Bytes that may go to a peer that has not answered before `probing_rate` holds them back. RFC 7252 §4.7
     pub probing_allowance: u32,
 }
@@ -42,6 +45,7 @@ impl Default for ClientSettings {
             response_bytes_max: 1 << 20,
             register_again: true,
             understood_options: Vec::new(),
+            token_bytes: 4,
             probing_allowance: 4096,
         }
     }

@@ -52,6 +52,31 @@ fn a_response_that_just_fits_is_no_block() {
     assert_eq!((response.payload.len(), response.options.has(option::BLOCK2)), (140, false), "{sent:x?}");
 }
 
+/// The question whether an observer is where it seems to be is lost five times in a row; another one was answered.
+#[test]
+fn a_lost_question_does_not_end_what_was_answered_otherwise() {
+    let transmission = Transmission { nstart: 8, ..Transmission::default() };
+    let mut bench = Bench::new(ServerSettings { transmission, ..ServerSettings::default() });
+    let relation = bench.observe(0, &[1]);
+    bench.out.clear();
+    // With its repetitions larger than what an unproven address is sent for nothing.
+    let question = |bench: &mut Bench| {
+        assert_eq!(bench.notify(relation, &[1; 400], Delivery::Confirmable), Notified::Busy);
+        let sent = bench.sent(0);
+        let [question] = &sent[..] else { panic!("{sent:x?}") };
+        assert_eq!(decoded(question).code, Code::EMPTY);
+        decoded(question).id
+    };
+    let (lost, answered) = (question(&mut bench), question(&mut bench));
+    assert_ne!(lost, answered);
+    bench.wait(millis(1_500));
+    bench.feed(0, &message(Kind::Reset, Code::EMPTY, answered, &[], |_| ()));
+    assert_eq!(bench.notices(), [Notice::Ready { relation, cookie: 0 }]);
+    bench.wait(millis(100_000));
+    assert_eq!((bench.notices(), bench.server.counts().timeouts), (vec![], 1));
+    assert_eq!(bench.notify(relation, &[2; 400], Delivery::Confirmable), Notified::Sent { confirmable: true });
+}
+
 #[test]
 fn somebody_elses_reset_proves_nothing() {
     let mut bench = Bench::new(ServerSettings::default());

@@ -6,6 +6,7 @@ mod damage;
 mod departures;
 mod examples;
 mod guard;
+mod insisting;
 mod limits;
 mod loss;
 mod memory;

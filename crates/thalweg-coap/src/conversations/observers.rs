@@ -178,6 +178,39 @@ fn silence_ends_all_observations_of_a_peer() {
 }
 
 #[test]
+fn an_observer_that_is_heard_of_is_told_the_newest_three_times_before_it_is_taken_for_gone() {
+    let transmission = Transmission { nstart: 4, ..settings().transmission };
+    let mut bench = Bench::new(ServerSettings { transmission, ..settings() });
+    let [unlucky, other] = [bench.observe(0, &[1]), bench.observe(0, &[2])];
+    bench.out.clear();
+    for round in 0..3_u8 {
+        // All five of it are lost, while the other observation's arrive.
+        assert_eq!(bench.notify(unlucky, &[round], Delivery::Confirmable), Notified::Sent { confirmable: true });
+        let lost = bench.sent(0);
+        for _ in 0..94 {
+            bench.wait(millis(1_000));
+            bench.out.clear();
+            if !matches!(bench.notify(other, b"x", Delivery::Confirmable), Notified::Sent { .. }) {
+                // The first one was given up and goes before.
+                continue;
+            }
+            let id = decoded(&bench.sent(0)[0]).id;
+            assert_ne!(id, decoded(&lost[0]).id);
+            bench.feed(0, &message(Kind::Acknowledgement, Code::EMPTY, id, &[], |_| ()));
+        }
+        let notices = bench.notices();
+        match round {
+            0 | 1 => assert_eq!(notices, [Notice::Ready { relation: unlucky, cookie: 0 }], "it is told the newest"),
+            _ => assert!(notices.iter().any(|notice| matches!(
+                notice,
+                Notice::ObservationEnded { relation, why: ObservationEnd::Silent, .. } if *relation == unlucky
+            ))),
+        }
+    }
+    assert_eq!(bench.server.counts().timeouts, 3);
+}
+
+#[test]
 fn silence_may_be_tolerated_for_a_while() {
     let mut bench = Bench::new(ServerSettings { observer_tolerance: 1, ..settings() });
     let relation = bench.observe(0, &[1]);

@@ -1,4 +1,5 @@
 //! Responses whose fate the application wants to know: each is told once, whatever its message and its body come to.
+//! Notifications that insist and go in blocks are waited for in the same way; what follows may leave then.
 
 use super::ServerSide;
 use super::exchange::Exchange;
@@ -9,6 +10,8 @@ use crate::slots::NONE;
 #[derive(Debug)]
 pub(super) struct Awaited {
     cookie: u64,
+    /// The observation that it is a notification of, or [`NONE`]: then nobody is told.
+    relation: u32,
     /// What the rest of its body is kept by, if it goes in several blocks.
     body: Option<u64>,
     /// The message with the first block was acknowledged.
@@ -21,11 +24,57 @@ pub(super) struct Awaited {
 
 impl Awaited {
     pub fn new(cookie: u64) -> Self {
-        Awaited { cookie, body: None, is_acknowledged: false, is_fetched: false, is_told: false }
+        Awaited { cookie, relation: NONE, body: None, is_acknowledged: false, is_fetched: false, is_told: false }
     }
 }
 
 impl ServerSide {
+    /// The rest of an insistent notification is to be fetched before the next one leaves: an observer that asks for a block
+    /// would get one of another body.
+    pub(super) fn await_fetch(&mut self, index: u32) {
+        let Some(relation) = self.relations.get_mut(index) else { return };
+        let (key, peer) = (relation.cache_key, relation.peer);
+        let awaited = self.awaited.insert(Awaited { relation: index, body: Some(key), ..Awaited::new(0) });
+        // It is repeated until it is acknowledged; only then time runs.
+        if self.kept.await_fate(key, awaited, peer, thalweg_wire::Time::NEVER) {
+            relation.fetching = awaited;
+        } else {
+            self.awaited.remove(awaited);
+        }
+    }
+
+    /// The observer is there: it has acknowledged the notification, or asked for a block of it.
+    pub(super) fn fetch_goes_on(&mut self, fetching: u32) {
+        let until = self.now + self.settings.fetch_within;
+        let Some(awaited) = self.awaited.get(fetching) else { return };
+        if let (Some(key), Some(relation)) = (awaited.body, self.relations.get(awaited.relation))
+            && self.kept.awaited(key) == fetching
+        {
+            self.kept.await_fate(key, fetching, relation.peer, until);
+        }
+    }
+
+    /// The observation ends, and with it the wait.
+    pub(super) fn forget_fetch(&mut self, fetching: u32) {
+        if let Some(Awaited { body: Some(key), .. }) = self.awaited.remove(fetching)
+            && self.kept.awaited(key) == fetching
+        {
+            self.kept.await_fate(key, NONE, NONE, thalweg_wire::Time::NEVER);
+        }
+    }
+
+    /// The observer has fetched a notification, or cannot any more.
+    fn fetch_is_over(&mut self, index: u32) {
+        let Some(relation) = self.relations.get_mut(index) else { return };
+        let (fetching, peer, is_in_flight) = (relation.fetching, relation.peer, relation.sending != NONE);
+        relation.fetching = NONE;
+        self.forget_fetch(fetching);
+        if !is_in_flight {
+            self.has_landed(index);
+            self.wake(peer, self.now);
+        }
+    }
+
     /// The body of this response was kept, or had no room: then nobody can get the rest of it.
     pub(super) fn body_kept(&mut self, exchange: &Exchange) {
         let Some(awaited) = self.awaited.get_mut(exchange.awaited) else { return };
@@ -54,6 +103,10 @@ impl ServerSide {
     /// The last block of a kept body has left.
     pub(super) fn body_fetched(&mut self, index: u32) {
         let Some(awaited) = self.awaited.get_mut(index) else { return };
+        if awaited.relation != NONE {
+            let relation = awaited.relation;
+            return self.fetch_is_over(relation);
+        }
         awaited.is_fetched = true;
         if awaited.is_acknowledged {
             self.settle(index, true);
@@ -71,6 +124,10 @@ impl ServerSide {
     fn body_lost(&mut self, index: u32) {
         let Some(awaited) = self.awaited.get_mut(index) else { return };
         awaited.body = None;
+        if awaited.relation != NONE {
+            let relation = awaited.relation;
+            return self.fetch_is_over(relation);
+        }
         if awaited.is_acknowledged {
             return self.settle(index, false);
         }

@@ -150,8 +150,17 @@ pub enum Delivery {
     Auto,
     /// Confirmable.
     Confirmable,
+    /// Confirmable, and of no less worth because there is something newer: it is not replaced, and repeated up to
+    /// [`Delivery::INSISTING`] times before it is given up. For observers that want every change.
+    Insistent,
     /// Not confirmable, unless the clause of 24 hours or an unproven address demands it.
     NonConfirmable,
+}
+
+impl Delivery {
+    /// How often an insistent notification is sent at most; the wait does not grow any more after MAX_RETRANSMIT
+    /// repetitions. Where every second message is lost with its acknowledgement, one in 65,536 is still given up.
+    pub const INSISTING: u8 = 16;
 }
 
 /// Why an observation was not begun: respond as to a plain GET.

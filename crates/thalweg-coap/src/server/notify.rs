@@ -73,11 +73,21 @@ impl ServerSide {
         if let (Notified::Sent { .. }, Some(relation)) = (notified, self.relations.get(index))
             && body.is_cut(relation.block_exponent)
         {
-            let kept = KeptBody::Notification(body.clone());
-            self.kept.insert(relation.cache_key, kept, &self.settings, now);
-            self.tell_dropped();
+            self.keep_body(index, relation.cache_key, body, delivery);
         }
         notified
+    }
+
+    /// Further blocks of it will be asked for.
+    #[cold]
+    #[inline(never)]
+    fn keep_body(&mut self, index: u32, cache_key: u64, body: &Arc<SharedBody>, delivery: Delivery) {
+        let kept = KeptBody::Notification(body.clone());
+        self.kept.insert(cache_key, kept, &self.settings, self.now);
+        if delivery == Delivery::Insistent {
+            self.await_fetch(index);
+        }
+        self.tell_dropped();
     }
 
     #[inline]
@@ -94,7 +104,7 @@ impl ServerSide {
             return Notified::Gone;
         }
         let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
-        if relation.sending != NONE || !relation.is_active {
+        if relation.sending != NONE || relation.fetching != NONE || !relation.is_active {
             return self.supersede(index, body, out);
         }
         let Some(peer) = self.endpoint.peers.slots.get_mut(relation.peer) else { return Notified::Gone };
@@ -113,7 +123,7 @@ impl ServerSide {
                 self.want(index, true, now);
                 return Notified::Busy;
             }
-            return self.notify_confirmably(index, body, now, out);
+            return self.notify_confirmably(index, body, delivery, now, out);
         }
         if must || !self.keep_pace(at, now) {
             self.want(index, must, now);
@@ -223,14 +233,22 @@ impl ServerSide {
                 self.notices.push_back(Notice::Ready { relation: id, cookie: relation.cookie });
             }
             Due::Replaceable(_) => {}
-            Due::GivenUp { owner, peer } => self.on_given_up(owner, peer, now, out),
+            Due::GivenUp { owner, peer, is_there } => self.on_given_up(owner, peer, is_there, now, out),
         }
     }
 
-    /// RFC 7641 §4.5: who does not acknowledge does not observe any more.
-    fn on_given_up(&mut self, owner: Owner, peer: u32, now: Time, out: &mut Datagrams) {
+    /// RFC 7641 §4.5: who does not acknowledge does not observe any more. Who is heard of all the while was unlucky where many
+    /// messages are lost: it is told the newest state a few times more before it is taken for gone, because it would
+    /// learn of that only when Max-Age is over.
+    fn on_given_up(&mut self, owner: Owner, peer: u32, is_there: bool, now: Time, out: &mut Datagrams) {
         let failures = self.endpoint.peers.slots.get(peer).map_or(0, |peer| peer.failures);
         match owner {
+            Owner::Relation(index) if is_there && self.relations.get_mut(index).is_some_and(Relation::has_patience) => {
+                self.has_landed(index);
+                self.want(index, true, now);
+            }
+            // It has answered something else, which says more than the question did.
+            Owner::Probe if is_there => {}
             Owner::Relation(_) | Owner::Probe if failures > self.settings.observer_tolerance => {
                 self.end_all(peer, ObservationEnd::Silent, now, out);
             }
@@ -251,7 +269,7 @@ impl ServerSide {
         relation.sending = NONE;
         relation.is_replaceable = false;
         let confirmable = relation.wants_confirmable;
-        if std::mem::take(&mut relation.is_outdated) {
+        if relation.fetching == NONE && std::mem::take(&mut relation.is_outdated) {
             self.want(index, confirmable, Time::NEVER);
         }
     }
@@ -322,7 +340,8 @@ impl ServerSide {
         self.unwant(index);
         let generation = self.relations.generation(index);
         let Some(relation) = self.relations.remove(index) else { return };
-        let Relation { peer, next, before, cookie, sending, .. } = relation;
+        let Relation { peer, next, before, cookie, sending, fetching, .. } = relation;
+        self.forget_fetch(fetching);
         if let Some(next) = self.relations.get_mut(next) {
             next.before = before;
         }
@@ -384,6 +403,11 @@ impl ServerSide {
     fn supersede(&mut self, index: u32, body: &Arc<SharedBody>, out: &mut Datagrams) -> Notified {
         let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
         let (peer, sending) = (relation.peer, relation.sending);
+        let insists = self.endpoint.sendings.get(sending).is_some_and(|sending| sending.insists);
+        if insists || relation.fetching != NONE {
+            (relation.is_outdated, relation.wants_confirmable) = (true, true);
+            return Notified::Busy;
+        }
         if !std::mem::take(&mut relation.is_replaceable) {
             relation.is_outdated = true;
             if let Some(sending) = self.endpoint.sendings.get_mut(sending) {
@@ -413,7 +437,14 @@ impl ServerSide {
         Notified::Sent { confirmable: true }
     }
 
-    fn notify_confirmably(&mut self, index: u32, body: &Arc<SharedBody>, now: Time, out: &mut Datagrams) -> Notified {
+    fn notify_confirmably(
+        &mut self,
+        index: u32,
+        body: &Arc<SharedBody>,
+        delivery: Delivery,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Notified {
         let Some(relation) = self.relations.get_mut(index) else { return Notified::Gone };
         let (peer, token, block_exponent) = (relation.peer, relation.token, relation.block_exponent);
         let observe = Some(relation.advance());
@@ -423,6 +454,9 @@ impl ServerSide {
             self.want(index, true, now);
             return Notified::Busy;
         };
+        if let Some(sending) = self.endpoint.sendings.get_mut(sending) {
+            sending.insists = delivery == Delivery::Insistent;
+        }
         if let Some(relation) = self.relations.get_mut(index) {
             relation.note_id(id);
             relation.sending = sending;
@@ -442,7 +476,8 @@ impl ServerSide {
         len * times > usize::from(self.settings.amplification_allowance)
     }
 
-    /// Asks a peer whether it is where it seems to be: four bytes, and its reset is the answer.
+    /// Asks a peer whether it is where it seems to be: four bytes, and its reset is the answer. Each notification that
+    /// has to wait for it asks anew: a question may be lost, and is repeated slowly while no round trip is known.
     fn probe(&mut self, peer: u32, now: Time, out: &mut Datagrams) {
         let id = self.endpoint.next_id(peer);
         self.endpoint.send(peer, id, Owner::Probe, Content::Empty, now, out);

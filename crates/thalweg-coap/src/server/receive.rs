@@ -107,9 +107,11 @@ impl ServerSide {
     fn on_acknowledgement(&mut self, peer: u32, id: u16, now: Time, out: &mut Datagrams) {
         match self.endpoint.answered(peer, id, now, out) {
             Some(Owner::Relation(index)) => {
-                if let Some(relation) = self.relations.get_mut(index) {
+                let fetching = self.relations.get_mut(index).map_or(NONE, |relation| {
                     relation.confirm(now);
-                }
+                    relation.fetching
+                });
+                self.fetch_goes_on(fetching);
                 self.has_landed(index);
             }
             Some(Owner::Awaited(awaited)) => self.tell_fate(awaited, true),
@@ -433,10 +435,10 @@ impl ServerSide {
         let number = block.number << (block.size_exponent - exponent);
         let mut bytes = self.endpoint.buffer();
         let mut is_last = false;
-        let code = self.kept.get(cache_key, now).and_then(|kept| {
+        let code = self.kept.get(cache_key, asked.token, now).and_then(|(kept, is_newest)| {
             kept.with_parts(|options, payload| {
                 let cut = Cut::part(payload, number, exponent)?;
-                is_last = cut.block.is_none_or(|block| !block.more);
+                is_last = is_newest && cut.block.is_none_or(|block| !block.more);
                 let mut tag = [0; 8];
                 let has_tag = options.iter().any(|(number, _)| *number == option::ETAG);
                 let own = [
@@ -453,8 +455,10 @@ impl ServerSide {
         });
         let code = code.unwrap_or(Code::REQUEST_ENTITY_INCOMPLETE);
         self.answer(asked, code, &[], &bytes, false, now, out);
-        if is_last {
-            self.body_fetched(self.kept.awaited(cache_key));
+        match self.kept.awaited(cache_key) {
+            NONE => {}
+            awaited if is_last => self.body_fetched(awaited),
+            awaited => self.fetch_goes_on(awaited),
         }
     }
 

@@ -237,7 +237,9 @@ impl ServerSide {
             }
             // A body that is kept for the same question is not mixed with this one.
             let keeps = !exchange.is_safe() || observe.is_some() || self.kept.has(exchange.cache_key);
-            if block.more && number == 0 && keeps {
+            // Who registers again while fetching what must not be missed goes on with that, and reads this later.
+            let is_fetching = self.relations.get(exchange.relation).is_some_and(|relation| relation.fetching != NONE);
+            if block.more && number == 0 && keeps && !is_fetching {
                 let mut options = Vec::new();
                 let mut encoder = Encoder::body(&mut options);
                 let own = [own[0]];

@@ -133,6 +133,17 @@ impl ClientSide {
         self.connection.say(code, token, options, payload, out)
     }
 
+    /// Says something that is not to be answered: `options` ought to have No-Response. RFC 7967
+    pub fn tell(
+        &mut self,
+        code: Code,
+        options: impl FnOnce(&mut Encoder<'_>),
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        self.connection.say(code, Token::EMPTY, options, payload, out)
+    }
+
     /// Waits for nothing more under this token; whatever still comes is ignored.
     pub fn forget(&mut self, token: Token) {
         self.waiting.remove(&token);

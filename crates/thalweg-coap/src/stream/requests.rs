@@ -381,7 +381,7 @@ impl Requests {
         now: Time,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some(kept) = self.kept.get(key, now) else {
+        let Some((kept, _)) = self.kept.get(key, message.token, now) else {
             if !is_safe {
                 self.answer(message, Code::REQUEST_ENTITY_INCOMPLETE, &[], out);
             }

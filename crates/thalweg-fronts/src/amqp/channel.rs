@@ -25,6 +25,8 @@ pub(super) struct Channel {
     pub(super) mode: Mode,
     /// The queue that is asked for one message tells how often it was delivered.
     pub(super) get_counts: bool,
+    /// Last values that were asked for and have not come.
+    pub(super) reads: u32,
     /// The queue that stands behind direct reply-to, and its consumer, which it ends with.
     pub(super) reply: Option<(Box<str>, u32)>,
     /// The last publish, so that another like it costs comparisons only.
@@ -133,12 +135,13 @@ impl AmqpFront {
         AmqpFront::write(links, id, |front, out| front.machine.channel_close_ok(ch, out));
     }
 
-    /// Forgets a channel; what it was given and has not settled goes back.
+    /// Forgets a channel: what it was given and has not settled goes back, and what it has not committed never happened.
     pub(super) fn end_channel(links: &mut Links, id: LinkId, ch: u16, now: Time, kernel: &mut Kernel) {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return };
         if let Some(front) = AmqpFront::of(links, id) {
             front.channels.remove(ch);
         }
+        kernel.abort(session, u32::from(ch), now, links);
         kernel.close_line(session, ch, now, links);
     }
 }

@@ -6,11 +6,14 @@ use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_amqp::methods::{connection, connection::StartOk};
 use thalweg_amqp::{FieldValue, MethodId, ReplyCode, Table, TableWriter};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenRefusal, OpenSession};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession};
+use thalweg_model::{STAMPS_ANNOUNCEMENT, Span, Time};
 
 /// Clients compare it with versions of RabbitMQ to find out what a server can do.
 const VERSION: &str = "3.13.0";
+
+/// The client property by which libraries name a connection for people.
+const CONNECTION_NAME: &str = "connection_name";
 
 /// What a client says that it understands.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +64,8 @@ impl AmqpFront {
                 .str("information", concat!("Thalweg ", env!("CARGO_PKG_VERSION")))
                 .str("platform", "Rust")
                 .str("product", "Thalweg")
-                .str("version", VERSION);
+                .str("version", VERSION)
+                .str(STAMPS_ANNOUNCEMENT, "1");
             let mechanisms = match front.anonymous {
                 Some(_) => "PLAIN AMQPLAIN EXTERNAL ANONYMOUS",
                 None => "PLAIN AMQPLAIN EXTERNAL",
@@ -74,6 +78,8 @@ impl AmqpFront {
         let Some(front) = AmqpFront::of(links, id) else { return };
         front.capabilities = Capabilities::of(start_ok.client_properties);
         front.client = kernel.unused_client_id(front.nonce);
+        let name = start_ok.client_properties.get(CONNECTION_NAME).and_then(|name| name.as_str());
+        front.name = name.filter(|name| !name.is_empty() && kernel.limits().presence).map(Into::into);
         front.mechanism = start_ok.mechanism.into();
         let Some(credentials) = Credentials::read(start_ok.mechanism, start_ok.response) else {
             return AmqpFront::refuse_login(links, id, LoginRefusal::BadMethod, now, kernel);
@@ -154,8 +160,9 @@ impl AmqpFront {
         // The machine lets nobody get here who was not admitted.
         let Some(admitted) = front.admitted.take() else { return };
         let Admitted { user, access } = *admitted;
-        front.tenant = tenant;
+        front.tenant = tenant.clone();
         front.user = user.clone();
+        let name = front.name.take();
         let client = front.client.clone();
         let grants =
             Grants { publish_rate: front.settings.publish_rate, safety: front.settings.safety, ..Grants::default() };
@@ -169,6 +176,7 @@ impl AmqpFront {
             access,
             user: user.map(Into::into),
             dialect: "AMQP 0-9-1",
+            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name }),
             grants,
         };
         let session = match kernel.open_session(open, now, links) {

@@ -4,6 +4,7 @@ use super::arguments::{self, Arguments};
 use super::channel::{Channel, Consumer};
 use super::fault::Fault;
 use super::{Request, names};
+use crate::address;
 use std::borrow::Cow;
 use thalweg_amqp::methods::basic::{Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk};
 use thalweg_amqp::{Method, ReplyCode};
@@ -131,6 +132,9 @@ impl Request<'_> {
     }
 
     pub(super) fn get(&mut self, get: &Get<'_>) -> Result<(), Fault> {
+        if let Some(key) = get.queue.strip_prefix(LAST_VALUES) {
+            return self.get_last_value(get.queue, key);
+        }
         let name = self.queue_name(get.queue)?;
         let address = queue_address(self.tenant(), &name);
         let counts = self.counts(&address);
@@ -151,6 +155,29 @@ impl Request<'_> {
         Ok(())
     }
 }
+
+impl Request<'_> {
+    /// What was retained last under a key of the exchange of topics: as if a queue held it, from which it is never taken. A
+    /// publish and its value may be on different shards, so the answer may come later.
+    fn get_last_value(&mut self, queue: &str, key: &str) -> Result<(), Fault> {
+        let mut address = String::new();
+        address::in_tenant(self.tenant(), "", &mut address);
+        address::AMQP.read_address(key, &mut address);
+        let Some(channel) = self.channel() else { return Ok(()) };
+        channel.reads += 1;
+        let ticket = self.ch;
+        if self.kernel.read_last_value(self.session, self.id, ticket, &address, self.now, self.links) {
+            return Ok(());
+        }
+        if let Some(channel) = self.channel() {
+            channel.reads -= 1;
+        }
+        Err(self.about_queue(queue, "read").fault(Refusal::Denied))
+    }
+}
+
+/// Begins the names by which last values are asked for, with `basic.get`; a key of the exchange of topics follows.
+const LAST_VALUES: &str = "$last/";
 
 impl Channel {
     fn number_of(&self, tag: &str) -> Option<u32> {

@@ -5,7 +5,11 @@ use super::{AmqpFront, State};
 use crate::link::Links;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{Method, MethodId, ReplyCode, TooLarge};
-use thalweg_kernel::{CloseReason, Handover, LinkId};
+use thalweg_kernel::{CloseReason, Content, Handover, LinkId};
+use thalweg_model::Message;
+
+/// What a last value has in place of a delivery's number: more than a channel will ever deliver.
+const NO_DELIVERY: u64 = 1 << 62;
 
 impl AmqpFront {
     #[inline]
@@ -43,6 +47,32 @@ impl AmqpFront {
         outgoing.with_header(|header| machine.deliver(ch, &deliver, header, message.payload(), out))
     }
 
+    /// The answer to a `basic.get` for a last value.
+    pub(crate) fn last_value_read(&mut self, ch: u16, value: Option<&Message>, out: &mut Vec<u8>) {
+        // Or the channel has been closed meanwhile.
+        let Some(channel) = self.channels.get_mut(ch).filter(|channel| channel.reads > 0) else { return };
+        channel.reads -= 1;
+        channel.get_counts = false;
+        let before = out.len();
+        let is_written = value.is_some_and(|value| {
+            let handover = Handover {
+                line: ch,
+                consumer: 0,
+                tag: NO_DELIVERY,
+                settles: false,
+                deliveries: 0,
+                message: Content::Kept(value),
+                expires_in: None,
+                left: 0,
+            };
+            self.hand_over(&handover, out).is_ok()
+        });
+        if !is_written {
+            out.truncate(before);
+            self.machine.method(ch, &Method::BasicGetEmpty(basic::GetEmpty), out);
+        }
+    }
+
     /// A consumer's queue is gone.
     pub(crate) fn consumer_ended(&mut self, ch: u16, consumer: u32, out: &mut Vec<u8>) {
         if consumer == 0 {
@@ -59,6 +89,13 @@ impl AmqpFront {
         }
     }
 
+    /// A channel's consumers have not acknowledged in time; the connection and its other channels go on.
+    pub(crate) fn end_line(&mut self, ch: u16, out: &mut Vec<u8>) {
+        let what = "deliveries were not acknowledged in time and go to other consumers";
+        self.machine.channel_close(ch, ReplyCode::PreconditionFailed, what, MethodId::NONE, out);
+        self.channels.remove(ch);
+    }
+
     pub(crate) fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) {
         let (code, what) = match why {
             CloseReason::ShuttingDown => {
@@ -68,6 +105,9 @@ impl AmqpFront {
             CloseReason::TakenOver => (ReplyCode::ConnectionForced, "another connection has the same name"),
             CloseReason::NotAuthorized => (ReplyCode::NotAllowed, "the credentials have expired"),
             CloseReason::QueueFull => (ReplyCode::ResourceError, "too much waits for this connection"),
+            CloseReason::Stalled => {
+                (ReplyCode::ResourceError, "deliveries were not acknowledged in time and go to other consumers")
+            }
         };
         self.machine.close(code, what, MethodId::NONE, out);
         self.state = State::Closed;

@@ -61,6 +61,8 @@ pub struct AmqpFront {
     anonymous: Option<Access>,
     /// The session's name.
     client: Box<str>,
+    /// What the peer calls its connection, until `connection.open`.
+    name: Option<Box<str>>,
     mechanism: Box<str>,
     capabilities: Capabilities,
     /// Set from the verdict until `connection.open`.
@@ -126,6 +128,7 @@ impl AmqpFront {
             names: 0,
             anonymous,
             client: "".into(),
+            name: None,
             mechanism: "".into(),
             capabilities: Capabilities::default(),
             admitted: None,
@@ -279,9 +282,9 @@ impl AmqpFront {
             front.fault = Some(fault.to_string().into());
         });
         if fault.scope == Scope::ProtocolHeader {
-            AmqpFront::end(links, id, Closing::Lost, now, kernel);
+            AmqpFront::end(links, id, Closing::Cut, now, kernel);
         } else {
-            AmqpFront::await_end(links, id, Closing::Lost, now, kernel);
+            AmqpFront::await_end(links, id, Closing::Cut, now, kernel);
         }
     }
 
@@ -299,7 +302,7 @@ impl AmqpFront {
             front.machine.close(code, what, cause, out);
             front.fault = Some(format!("{} - {what}", code.name()).into());
         });
-        AmqpFront::await_end(links, id, Closing::Lost, now, kernel);
+        AmqpFront::await_end(links, id, Closing::Cut, now, kernel);
     }
 
     /// The connection is over for the kernel; the peer has to confirm.

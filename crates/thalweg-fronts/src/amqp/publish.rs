@@ -6,10 +6,13 @@ use super::{AmqpFront, Request, names, properties};
 use crate::link::{Front, Links, Step};
 use crate::native;
 use crate::probe::Mark;
+use crate::stamp;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
 use thalweg_kernel::{Draft, Kernel, LinkId, Outcome, Refusal, exchange_address};
-use thalweg_model::{NativeProperties, Properties, Reliability, RetainOp, Span, Time};
+use thalweg_model::{
+    NativeProperties, Properties, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, StampError, Time,
+};
 
 /// How long a publisher that cannot be refused waits while the journal is full.
 const FULL_PAUSE: Span = Span::from_millis(200);
@@ -60,6 +63,7 @@ struct Wishes {
     priority: u8,
     /// The memo's properties travel with it.
     has_properties: bool,
+    stamp: Option<Stamp>,
 }
 
 impl Memo {
@@ -81,9 +85,20 @@ impl Memo {
 
     #[inline]
     fn draft<'a>(&'a self, address: &'a str, wishes: Wishes, payload: &'a [u8]) -> Draft<'a> {
-        let Wishes { reliability, retain, expires_in, priority, has_properties } = wishes;
+        let Wishes { reliability, retain, expires_in, priority, has_properties, stamp } = wishes;
         let properties = has_properties.then_some(&self.properties);
-        Draft { address, payload, reliability, retain, expires_in, priority, properties, ticket: 0, native: None }
+        Draft {
+            address,
+            payload,
+            reliability,
+            retain,
+            expires_in,
+            priority,
+            properties,
+            ticket: 0,
+            native: None,
+            stamp,
+        }
     }
 }
 
@@ -187,10 +202,11 @@ impl Request<'_> {
             front.resolve(memo, publish, self.kernel)?;
         }
         let wishes = front.wishes(memo, publish, kind == Kind::Plain, self.kernel)?;
-        let further = match publish.properties.headers {
-            None => Vec::new(),
-            Some(table) => front.further_addresses(table, publish, self.kernel)?,
+        let (further, found) = match publish.properties.headers {
+            None => (Vec::new(), None),
+            Some(table) => (front.further_addresses(table, publish, self.kernel)?, stamp_in(table)),
         };
+        let wishes = Wishes { stamp: stamp::read(found, self.kernel), ..wishes };
         self.links.mark(Mark::FrontIn);
         let mut outcome = self.publish_to(memo, wishes, publish, &further, kind);
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
@@ -293,6 +309,7 @@ impl AmqpFront {
             expires_in: p.expiration.map(parse_expiration).transpose()?,
             priority: p.priority.unwrap_or(0),
             has_properties: false,
+            stamp: None,
         };
         if let Some(user) = p.user_id {
             self.check_user(user)?;
@@ -405,6 +422,11 @@ fn parse_expiration(text: &str) -> Result<Span, Fault> {
         }
     };
     Err(Fault::precondition(format!("invalid expiration '{text}': {why}")))
+}
+
+fn stamp_in(table: Table<'_>) -> Option<stamp::Found> {
+    let value = table.get(STAMP_PROPERTY)?;
+    Some(value.as_str().ok_or(StampError).and_then(str::parse))
 }
 
 fn retain_of(table: Table<'_>) -> RetainOp {

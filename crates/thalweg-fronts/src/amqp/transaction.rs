@@ -38,6 +38,8 @@ impl Request<'_> {
         match channel.mode {
             Mode::Plain => {
                 channel.mode = Mode::Transaction(Box::default());
+                // A channel of this number may have been closed from here within one.
+                self.kernel.abort(self.session, tx, self.now, self.links);
                 self.kernel.begin(self.session, tx);
             }
             Mode::Transaction(_) => {}

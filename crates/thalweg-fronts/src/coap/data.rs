@@ -5,14 +5,15 @@ use super::collection::not_yet;
 use super::handler::{Done, Handler, Request, Scene};
 use super::identity::IdentityId;
 use super::queue::{expiry_of, properties_of, reliability_of};
-use super::representation::{Representation, media_type_of};
+use super::representation::{OPTIONS_MAX, Representation, StampBytes, media_type_of};
 use super::resource::{Reserved, Style, Wishes, reserved};
 use super::side::Side;
 use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
 use crate::address::in_tenant;
+use crate::stamp;
 use thalweg_coap::{Code, ExchangeId, Response, Value, content_format, option};
 use thalweg_kernel::{Draft, Outcome, SessionId, Ticket};
-use thalweg_model::{Filter, Message, Reliability, RetainOp, Time};
+use thalweg_model::{Filter, Message, Reliability, RetainOp, STAMP_OPTION, Time};
 
 /// Addresses that are remembered to have a value. When there are more, all are forgotten and asked for again.
 const KNOWN_MAX: usize = 65_536;
@@ -42,7 +43,7 @@ impl<S: Side> Handler<S> {
             (Code::GET, Some(address)) if request.observes => self.register(address, &wishes, request, scene),
             (Code::GET, Some(address)) => self.get(address, request, scene),
             (Code::PUT | Code::POST, Some(address)) => self.put(address, style, &wishes, request, scene),
-            (Code::DELETE, Some(address)) => self.delete(address, request, scene),
+            (Code::DELETE, Some(address)) => self.delete(address, &wishes, request, scene),
             _ => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
         }
     }
@@ -85,7 +86,8 @@ impl<S: Side> Handler<S> {
         self.check_rate(request, scene.now)?;
         let format = content_format(request);
         self.check_topic(address, format, scene)?;
-        let of_few = if wishes.has_user_properties { properties_of(wishes, request) } else { None };
+        let stamp = stamp::read(wishes.stamp, scene.kernel);
+        let of_few = if wishes.has_user_properties || stamp.is_some() { properties_of(wishes, request) } else { None };
         if of_few.is_none() && format.is_some() && self.memo.0 != format {
             self.memo.0 = format;
             self.memo.1.content_type = format.map(|format| media_type_of(format).into());
@@ -106,6 +108,7 @@ impl<S: Side> Handler<S> {
                 expires_in,
                 priority: wishes.priority,
                 properties,
+                stamp,
             };
             return self.decide(put, request, scene);
         }
@@ -123,6 +126,7 @@ impl<S: Side> Handler<S> {
             properties,
             ticket: 0,
             native: None,
+            stamp,
         };
         let published = self.publish(request.identity, request.session, draft, scene);
         if let Some(memo) = memo {
@@ -231,11 +235,12 @@ impl<S: Side> Handler<S> {
         self.read(ticket, request.session, &address, scene)
     }
 
-    fn delete(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
+    fn delete(&mut self, address: &str, wishes: &Wishes<'_>, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if reserved(address) != Reserved::No {
             return Err(Answer::words(Code::FORBIDDEN, "the address keeps no value of yours"));
         }
         self.check_rate(request, scene.now)?;
+        let stamp = stamp::read(wishes.stamp, scene.kernel);
         let reliability = if request.confirmable { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
         if let Some(condition) = Condition::read(&request.options) {
             let put = KeptPut {
@@ -248,12 +253,13 @@ impl<S: Side> Handler<S> {
                 expires_in: None,
                 priority: 0,
                 properties: None,
+                stamp,
             };
             return self.decide(put, request, scene);
         }
         let key = self.known_key(address);
         self.known.remove(&key);
-        let draft = bare(address, &[], RetainOp::Clear, reliability);
+        let draft = Draft { stamp, ..bare(address, &[], RetainOp::Clear, reliability) };
         let batch = self.publish(request.identity, request.session, draft, scene)?;
         self.finish(request.exchange, Answer::of(Code::DELETED), batch, scene);
         Ok(())
@@ -319,7 +325,7 @@ impl<S: Side> Handler<S> {
             return self.respond(exchange, &Answer::of(Code::NOT_ACCEPTABLE), now);
         }
         let is_known = ask.has(&shown);
-        let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); 3];
+        let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX];
         let count = shown.write(is_known, &mut options);
         let options = options.get(..count).unwrap_or_default();
         let (code, payload) = if is_known { (Code::VALID, &[][..]) } else { (Code::CONTENT, value.payload()) };
@@ -375,12 +381,13 @@ impl<S: Side> Handler<S> {
 
 impl Representation {
     /// Writes the options of a response that shows this; how many there are.
-    pub(super) fn write<'a>(&'a self, is_known: bool, options: &mut [(u16, Value<'a>); 3]) -> usize {
+    pub(super) fn write<'a>(&'a self, is_known: bool, options: &mut [(u16, Value<'a>); OPTIONS_MAX]) -> usize {
         let format = self.content_format.filter(|_| !is_known);
         let wanted = [
             Some((option::ETAG, Value::Opaque(&self.etag))),
             format.map(|format| (option::CONTENT_FORMAT, Value::Uint(u32::from(format)))),
             (self.max_age_secs != MAX_AGE_DEFAULT).then_some((option::MAX_AGE, Value::Uint(self.max_age_secs))),
+            self.stamp.as_ref().and_then(StampBytes::as_slice).map(|bytes| (STAMP_OPTION, Value::Opaque(bytes))),
         ];
         let mut count = 0;
         for (slot, option) in options.iter_mut().zip(wanted.into_iter().flatten()) {
@@ -403,6 +410,7 @@ pub(super) fn bare<'d>(address: &'d str, payload: &'d [u8], retain: RetainOp, re
         properties: None,
         ticket: 0,
         native: None,
+        stamp: None,
     }
 }
 

@@ -356,7 +356,11 @@ impl CoapFront {
                     if matches!(why, ObservationEnd::Reset | ObservationEnd::Silent) {
                         self.handler.counts.observers_lost += 1;
                     }
-                    self.handler.forget_relation(cookie, scene);
+                    let identity = self.handler.forget_relation(cookie, scene);
+                    if let (ObservationEnd::Reset | ObservationEnd::Silent, Some(identity)) = (why, identity) {
+                        let Handler { identities, link, .. } = &mut self.handler;
+                        identities.vanished(identity, *link, scene.now, scene.kernel, scene.links);
+                    }
                 }
                 Notice::ResponseConfirmed { cookie } => self.handler.on_take_ended(cookie, true, scene),
                 Notice::ResponseLost { cookie } => self.handler.on_take_ended(cookie, false, scene),

@@ -104,6 +104,7 @@ impl Desk {
             access: Rules::allow_all().into_own().compile("", None),
             user: None,
             dialect: "CoAP (topics and answers)",
+            known_as: None,
             grants: Grants { publish_rate: Some(0), ..Grants::default() },
         };
         kernel.open_session(open, now, links).ok().map(|opened| opened.session)

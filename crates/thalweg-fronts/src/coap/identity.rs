@@ -12,7 +12,7 @@ use crate::link::Links;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use hashbrown::HashMap;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenSession, SessionId};
+use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenSession, SessionId};
 use thalweg_model::{Span, Time};
 
 /// What the transport below says of a peer.
@@ -156,7 +156,7 @@ impl Identities {
         kernel: &mut Kernel,
         links: &mut Links,
     ) -> Standing {
-        self.close(id, link, now, kernel, links);
+        self.close(id, Closing::Cut, link, now, kernel, links);
         if id == NOBODY
             && let Some(access) = self.anonymous.clone()
         {
@@ -217,6 +217,7 @@ impl Identities {
         // Many strangers have one session: each has a rate elsewhere.
         let shared = id == NOBODY && settings.publish_rate.is_some();
         let client = kernel.unused_client_id(self.nonce.wrapping_add(u64::from(id.0)));
+        let name = self.get_mut(id).map(|identity| identity.name.clone()).filter(|name| !name.is_empty());
         let open = OpenSession {
             client: &client,
             link,
@@ -227,6 +228,7 @@ impl Identities {
             access,
             user: user.map(Into::into),
             dialect: "CoAP",
+            known_as: name.as_deref().map(|name| KnownAs { tenant: &settings.tenant, name }),
             grants: Grants {
                 publish_rate: if shared { Some(0) } else { settings.publish_rate },
                 safety: settings.safety,
@@ -304,7 +306,7 @@ impl Identities {
             }
         }
         for id in &ended {
-            self.close(*id, link, now, kernel, links);
+            self.close(*id, Closing::Cut, link, now, kernel, links);
         }
         ended
     }
@@ -324,7 +326,7 @@ impl Identities {
             if identity.users > 0 || now.since(identity.used) < idle || matches!(identity.state, State::Asking) {
                 continue;
             }
-            self.close(id, link, now, kernel, links);
+            self.close(id, Closing::Silent, link, now, kernel, links);
             if id != NOBODY
                 && let Some(identity) = self.known.get_mut(at).and_then(Option::take)
             {
@@ -334,19 +336,27 @@ impl Identities {
         }
     }
 
-    /// Closes all sessions.
-    pub(super) fn close_all(&mut self, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
-        for at in 0..self.known.len() {
-            self.close(IdentityId(at as u32), link, now, kernel, links);
+    /// An observer of this identity does not answer any more: unless others are there, it is taken for gone. Whoever has
+    /// only been away opens its session again.
+    pub(super) fn vanished(&mut self, id: IdentityId, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
+        if id != NOBODY && kernel.limits().presence && self.get_mut(id).is_some_and(|identity| identity.users == 0) {
+            self.close(id, Closing::Silent, link, now, kernel, links);
         }
     }
 
-    fn close(&mut self, id: IdentityId, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
+    /// Closes all sessions.
+    pub(super) fn close_all(&mut self, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
+        for at in 0..self.known.len() {
+            self.close(IdentityId(at as u32), Closing::Cut, link, now, kernel, links);
+        }
+    }
+
+    fn close(&mut self, id: IdentityId, how: Closing, link: LinkId, now: Time, kernel: &mut Kernel, links: &mut Links) {
         let Some(identity) = self.get_mut(id) else { return };
         if let State::Open { session, client } = std::mem::replace(&mut identity.state, State::Unknown)
             && kernel.client_of(session).is_some_and(|name| **name == *client)
         {
-            kernel.close_link(session, link, Closing::Clean, None, now, links);
+            kernel.close_link(session, link, how, None, now, links);
         }
     }
 

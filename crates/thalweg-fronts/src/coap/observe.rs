@@ -12,8 +12,9 @@ use super::answer::Answer;
 use super::data::forbidden;
 use super::desk::{Desk, DeskId};
 use super::handler::{Done, Handler, Request, Scene};
+use super::identity::IdentityId;
 use super::relations::{NO_FORMAT, Relation, State};
-use super::representation::Representation;
+use super::representation::{OPTIONS_MAX, Representation};
 use super::resource::Wishes;
 use super::settings::{CoapSettings, Notify};
 use super::side::Side;
@@ -46,6 +47,9 @@ impl<S: Side> Handler<S> {
     ) -> Done {
         if let Some(cookie) = request.relation {
             // The same token again: a registration anew, maybe of something else. RFC 7641 §3.1
+            if self.renew(cookie, address, wishes, request, scene) {
+                return Ok(());
+            }
             self.forget_relation(cookie, scene);
         }
         if self.relations.len() >= self.settings.observers_max {
@@ -85,6 +89,43 @@ impl<S: Side> Handler<S> {
                 }
             }
         }
+    }
+
+    /// Goes on with an observation that wants every change and is registered again as it was: what waits for it stays.
+    /// Answers with the value of this moment. False if it is none, or another one.
+    fn renew(
+        &mut self,
+        cookie: u64,
+        address: &str,
+        wishes: &Wishes<'_>,
+        request: &Request<'_>,
+        scene: &mut Scene<'_>,
+    ) -> bool {
+        let depth = wishes.queue.unwrap_or(self.settings.queue);
+        let Some(relation) = self.relations.get_mut(cookie) else { return false };
+        let is_it = relation.state != State::Registering
+            && !relation.conflates
+            && depth > 1
+            && relation.identity == request.identity.0
+            && scene.kernel.watched_address(relation.watch) == Some(address);
+        if !is_it {
+            return false;
+        }
+        let (watch, seat) = (relation.watch, relation.seat);
+        let check = Some(self.settings.observer_check);
+        let Some(number) = self.side.observe(request.exchange, cookie, check, scene.now) else { return false };
+        if let Some(relation) = self.relations.get_mut(cookie) {
+            // Over a stream it is another one.
+            (relation.number, relation.state) = (number, State::Idle);
+        }
+        let value = scene.kernel.watched_value(watch, scene.now).cloned();
+        let ask = Ask::read(&request.options, seat_format(self.desk, seat, scene));
+        match value {
+            Some(value) => self.respond_with(request.exchange, &ask, Some(&value), scene.now),
+            None => self.side.respond(request.exchange, &Response::of(Code::CONTENT), scene.now),
+        }
+        self.relations.mark_ready(cookie);
+        true
     }
 
     /// Takes a seat at the topic of an address, if there is one; an error if all are taken. Draft §3.2.2
@@ -195,7 +236,7 @@ impl<S: Side> Handler<S> {
         }
         let Some(relation) = self.relations.remove(cookie) else { return };
         self.give_seat_back(relation.seat, scene);
-        self.identities.let_go(super::identity::IdentityId(relation.identity));
+        self.identities.let_go(IdentityId(relation.identity));
         if relation.state != State::Registering {
             let last =
                 answer.with_response(|response| SharedBody::new(response.code, response.options, response.payload));
@@ -204,13 +245,16 @@ impl<S: Side> Handler<S> {
     }
 
     /// Ends a watch whose observation the machine has ended, or goes on with otherwise.
-    pub(super) fn forget_relation(&mut self, cookie: u64, scene: &mut Scene<'_>) {
+    /// Whose it was.
+    pub(super) fn forget_relation(&mut self, cookie: u64, scene: &mut Scene<'_>) -> Option<IdentityId> {
         self.registrations.remove(&cookie);
-        let Some(relation) = self.relations.remove(cookie) else { return };
+        let relation = self.relations.remove(cookie)?;
         self.give_seat_back(relation.seat, scene);
-        self.identities.let_go(super::identity::IdentityId(relation.identity));
+        let identity = IdentityId(relation.identity);
+        self.identities.let_go(identity);
         let Scene { now, kernel, links } = scene;
         kernel.unwatch(relation.watch, *now, *links);
+        Some(identity)
     }
 
     /// The machine can tell an observer more; whether there is anything to tell, as far as is known here.
@@ -242,7 +286,9 @@ impl<S: Side> Handler<S> {
                 relation.state = State::Busy;
                 relation.parked = value;
             }
-            Notified::Gone => self.forget_relation(cookie, scene),
+            Notified::Gone => {
+                self.forget_relation(cookie, scene);
+            }
         }
     }
 
@@ -269,17 +315,16 @@ impl<S: Side> Handler<S> {
         let mut parked = relation.parked.take();
         let mut has_sent = false;
         loop {
-            let change = match scene.kernel.take_watched(watch, scene.now) {
-                Some(change) if conflates || parked.is_none() => {
-                    self.counts.conflated += u64::from(parked.take().is_some());
-                    change
+            // What was parked came before what waits with the kernel.
+            if !conflates && let Some(first) = parked.take() {
+                if self.tell(cookie, first, scene) != Told::Sent {
+                    return;
                 }
-                // What was parked came before it.
+                has_sent = true;
+            }
+            let change = match scene.kernel.take_watched(watch, scene.now) {
                 Some(change) => {
-                    let Some(first) = parked.take() else { return };
-                    if self.tell(cookie, first, scene) != Told::Sent {
-                        return self.keep(cookie, change);
-                    }
+                    self.counts.conflated += u64::from(parked.take().is_some());
                     change
                 }
                 None => match parked.take() {
@@ -310,14 +355,6 @@ impl<S: Side> Handler<S> {
         self.relations.get_mut(cookie).map_or(0, |relation| relation.number)
     }
 
-    /// A change came off the watch, and one before it is parked: of two that cannot be told now the newer is kept.
-    fn keep(&mut self, cookie: u64, change: Change) {
-        if let (Some(relation), Change::Value(value)) = (self.relations.get_mut(cookie), change) {
-            relation.parked = Some(value);
-            self.counts.conflated += 1;
-        }
-    }
-
     /// Tells an observer of a value.
     fn tell(&mut self, cookie: u64, value: Message, scene: &mut Scene<'_>) -> Told {
         let Some(relation) = self.relations.get_mut(cookie) else { return Told::Ended };
@@ -335,6 +372,7 @@ impl<S: Side> Handler<S> {
         }
         let delivery = match (relation.notify, value.reliability()) {
             (Notify::Auto, Reliability::AtMostOnce) => Delivery::Auto,
+            (Notify::Auto, _) | (Notify::Confirmable, _) if !relation.conflates => Delivery::Insistent,
             (Notify::Auto, _) | (Notify::Confirmable, _) => Delivery::Confirmable,
             (Notify::NonConfirmable, _) => Delivery::NonConfirmable,
         };
@@ -437,7 +475,7 @@ impl Bodies {
 
 fn encode(value: &Message, default: Option<u16>, settings: &CoapSettings, now: Time) -> (Option<u16>, Arc<SharedBody>) {
     let shown = Representation::of(value, settings.max_age_secs, now).or_format(default);
-    let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); 3];
+    let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX];
     let count = shown.write(false, &mut options);
     // A body of one message needs no tag: the observer has it all, and who fetches it gets one. Five bytes of each
     // notification are more than what validation saves.

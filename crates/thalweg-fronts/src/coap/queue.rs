@@ -11,9 +11,10 @@ use super::representation::{Representation, format_of, media_type_of};
 use super::resource::{Wishes, user_properties};
 use super::side::Side;
 use super::waiting::{KeptPut, Waiting};
+use crate::stamp;
 use thalweg_coap::{Block, Code, ExchangeId, Response, Value, option};
 use thalweg_kernel::{Draft, Outcome, Refusal, TakenId, Ticket, Verdict, queue_address};
-use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, STAMP_PROPERTY, Span, Time};
 
 impl<S: Side> Handler<S> {
     pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
@@ -39,8 +40,10 @@ impl<S: Side> Handler<S> {
             properties: properties.as_ref(),
             ticket: 0,
             native: None,
+            stamp: stamp::read(wishes.stamp, scene.kernel),
         };
         let (reliability, expires_in, priority) = (draft.reliability, draft.expires_in, draft.priority);
+        let stamp = draft.stamp;
         let (batch, outcome) = self.publish_for(request.identity, request.session, draft, scene);
         if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
             return self.after_put_into(request.exchange, batch, outcome, scene);
@@ -55,6 +58,7 @@ impl<S: Side> Handler<S> {
             expires_in,
             priority,
             properties,
+            stamp,
         };
         let waiting = Waiting::MakeQueue { exchange: request.exchange, put: Box::new(put) };
         let ticket = self.wait(waiting, scene.now)?;
@@ -178,15 +182,16 @@ impl<S: Side> Handler<S> {
 /// What a request says of its message beside the payload.
 pub(super) fn properties_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Option<Properties> {
     let format = content_format(request);
-    if format.is_none() && !wishes.has_user_properties {
+    let stamp = wishes.stamp.and_then(Result::ok);
+    if format.is_none() && !wishes.has_user_properties && stamp.is_none() {
         return None;
     }
     let property = |(name, value): (&str, &str)| (name.into(), PropertyValue::Text(value.into()));
-    Some(Properties {
-        content_type: format.map(|format| media_type_of(format).into()),
-        user: user_properties(&request.options).map(property).collect(),
-        ..Properties::default()
-    })
+    // To receivers it is one of the user properties, as it is for publishers who have such.
+    let others = user_properties(&request.options).filter(|(name, _)| stamp.is_none() || *name != STAMP_PROPERTY);
+    let mut user: Vec<_> = others.map(property).collect();
+    user.extend(stamp.map(|stamp| (STAMP_PROPERTY.into(), PropertyValue::Text(stamp.to_string().into()))));
+    Some(Properties { content_type: format.map(|format| media_type_of(format).into()), user, ..Properties::default() })
 }
 
 /// How surely a request wants its message delivered.

@@ -1,6 +1,6 @@
 //! A message as a response shows it: Content-Format, ETag, Max-Age. And back: what a request says of its payload.
 
-use crate::native;
+use crate::{native, stamp};
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 use thalweg_coap::content_format;
@@ -22,6 +22,21 @@ pub(super) struct Representation {
     pub(super) etag: [u8; 4],
     /// For how many seconds it is fresh.
     pub(super) max_age_secs: u32,
+    /// Its publisher's name for it.
+    pub(super) stamp: Option<StampBytes>,
+}
+
+/// Options that show a message, at the most.
+pub(super) const OPTIONS_MAX: usize = 4;
+
+/// A stamp as the option has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StampBytes([u8; 16], usize);
+
+impl StampBytes {
+    pub(super) fn as_slice(&self) -> Option<&[u8]> {
+        self.0.get(..self.1)
+    }
 }
 
 impl Representation {
@@ -33,7 +48,11 @@ impl Representation {
             // Rounded down: it must not be thought fresh when it has expired.
             expires => u32::try_from(expires.since(now).nanos() / 1_000_000_000).unwrap_or(u32::MAX),
         };
-        Representation { content_format, etag: etag(message.payload(), content_format), max_age_secs }
+        let stamp = message.properties().and_then(stamp::carried).map(|stamp| {
+            let (bytes, len) = stamp.to_bytes();
+            StampBytes(bytes, len)
+        });
+        Representation { content_format, etag: etag(message.payload(), content_format), max_age_secs, stamp }
     }
 
     /// The same of this format, if its publisher did not say what it is.

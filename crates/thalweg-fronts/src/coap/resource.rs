@@ -11,7 +11,9 @@
 //! | `/rpc/<levels…>` | an address that answers |
 
 use crate::address::{in_tenant, write_level};
+use crate::stamp;
 use thalweg_coap::{Options, option};
+use thalweg_model::{STAMP_OPTION, Stamp};
 
 /// What a path names. Addresses are written into a buffer of the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,11 +157,14 @@ pub(super) struct Wishes<'b> {
     pub(super) filter: Option<&'b str>,
     /// There are some `h.<name>=<value>`; see [`user_properties`].
     pub(super) has_user_properties: bool,
+    /// The stamp, if there is something that should be one.
+    pub(super) stamp: Option<stamp::Found>,
 }
 
 impl<'b> Wishes<'b> {
     pub(super) fn read(options: &Options<'b>) -> Result<Self, Unreadable> {
-        let mut wishes = Wishes::default();
+        let found = options.get(STAMP_OPTION).map(Stamp::from_bytes);
+        let mut wishes = Wishes { stamp: found, ..Wishes::default() };
         for query in options.all(option::URI_QUERY) {
             let query =
                 std::str::from_utf8(query).map_err(|_| Unreadable("a query is not UTF-8 (RFC 7252 section 5.10.1)"))?;
@@ -318,6 +323,7 @@ mod tests {
             queue: Some(5),
             filter: Some("a/+"),
             has_user_properties: true,
+            stamp: None,
         };
         assert_eq!(Wishes::read(&options), Ok(wishes));
         assert_eq!(user_properties(&options).collect::<Vec<_>>(), [("k", "v=w")]);

@@ -118,6 +118,7 @@ impl<S: Side> Handler<S> {
             properties: Some(&properties),
             ticket: 0,
             native: None,
+            stamp: None,
         };
         // The answer says more than the journal could.
         let (_, outcome) = self.publish_for(request.identity, request.session, draft, scene);

@@ -394,6 +394,7 @@ impl CoapStreamFront {
             CloseReason::Kicked => requests.abort("an operator has ended the connection", out),
             CloseReason::NotAuthorized => requests.abort("your credentials or rights have ended", out),
             CloseReason::QueueFull => requests.abort("what waits for this connection has filled its queue", out),
+            CloseReason::Stalled => requests.abort("messages were not settled in time and go to others", out),
         }
         self.is_ended = true;
     }

@@ -3,7 +3,7 @@
 use super::representation::Representation;
 use thalweg_coap::{ExchangeId, Options, option};
 use thalweg_kernel::{Draft, Ticket};
-use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Properties, Reliability, RetainOp, Span, Stamp, Time};
 
 /// What is to be done with the kernel's answer.
 pub(super) enum Waiting {
@@ -35,6 +35,7 @@ pub(super) struct KeptPut {
     pub(super) expires_in: Option<Span>,
     pub(super) priority: u8,
     pub(super) properties: Option<Properties>,
+    pub(super) stamp: Option<Stamp>,
 }
 
 impl KeptPut {
@@ -49,6 +50,7 @@ impl KeptPut {
             properties: self.properties.as_ref(),
             ticket: 0,
             native: None,
+            stamp: self.stamp,
         }
     }
 }

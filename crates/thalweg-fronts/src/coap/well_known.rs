@@ -14,7 +14,7 @@ use thalweg_kernel::access::Permission;
 /// What is always here: path, resource types, Content-Format of what is shown there.
 const RESOURCES: [(&str, &str, Option<u64>); 4] = [
     ("/ps", "core.ps core.ps.coll", Some(LINK_FORMAT as u64)),
-    ("/ps/data", "thalweg.data", Some(LINK_FORMAT as u64)),
+    ("/ps/data", "thalweg.data x-stamps", Some(LINK_FORMAT as u64)),
     ("/q", "thalweg.queues", None),
     ("/rpc", "thalweg.rpc", None),
 ];

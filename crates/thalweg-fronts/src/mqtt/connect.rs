@@ -4,8 +4,8 @@ use super::{MqttFront, State};
 use crate::link::Links;
 use crate::{LoginAsk, mqtt::publish::properties_of};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Kernel, LinkId, OpenRefusal, OpenSession, Will, home};
-use thalweg_model::{RetainOp, Span, Time};
+use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home};
+use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span, Time};
 use thalweg_mqtt::{ConnAck, Connect, Peek, ReasonCode, Version, peek_connect};
 
 /// What is remembered of a CONNECT while its sender is being checked.
@@ -57,6 +57,9 @@ impl super::MqttSettings {
     }
 }
 
+/// What MQTT 5 clients are told of us beside what the specification has words for.
+const ANNOUNCED: [(&str, &str); 1] = [(STAMPS_ANNOUNCEMENT, "1")];
+
 impl MqttFront {
     pub(super) fn on_connect(links: &mut Links, id: LinkId, connect: Connect<'_>, now: Time, kernel: &mut Kernel) {
         let Some(front) = MqttFront::of(links, id) else { return };
@@ -78,6 +81,8 @@ impl MqttFront {
         let opening = front.opening(&connect, kernel);
         let client = opening.client.clone();
         front.expiry_was_zero = connect.version == Version::V5 && connect.session_expiry == 0;
+        MqttFront::hear_terms(links, id, &connect.properties);
+        let Some(front) = MqttFront::of(links, id) else { return };
         if let Some(method) = connect.auth_method {
             front.auth_method = Some(method.into());
             front.state = State::ExpectVerdict(Box::new(opening));
@@ -170,6 +175,9 @@ impl MqttFront {
                 Version::V311 => "MQTT 3.1.1",
                 Version::V5 => "MQTT 5.0",
             },
+            // A name that we have made up says something to nobody, unless the peer comes back under it.
+            known_as: (!opening.assigned || opening.expiry > Span::ZERO)
+                .then_some(KnownAs { tenant: "", name: &opening.client }),
             grants: front.settings.grants(),
         };
         let opened = match kernel.open_session(open, now, links) {
@@ -211,10 +219,13 @@ impl MqttFront {
                 response_information: information.filter(|_| opening.wants_response_information),
                 auth_method: method.as_deref(),
                 auth_data,
+                // Only MQTT 5 has room for it.
+                user: Some(&ANNOUNCED),
                 ..ConnAck::default()
             };
             front.machine.connack(&ack, out);
         });
+        MqttFront::tell_terms_of_connect(links, id, now, kernel);
         kernel.start(opened.session, now, links);
     }
 

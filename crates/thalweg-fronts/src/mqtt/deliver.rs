@@ -94,10 +94,17 @@ impl MqttFront {
             CloseReason::NotAuthorized => ReasonCode::NotAuthorized,
             CloseReason::ShuttingDown => ReasonCode::ServerShuttingDown,
             CloseReason::QueueFull => ReasonCode::QuotaExceeded,
+            // "An implementation or administrative imposed limit": the time within which a group's message is to be
+            // acknowledged. Nothing else of §3.14.2.1 fits: the peer broke no rule of the protocol.
+            CloseReason::Stalled => ReasonCode::QuotaExceeded,
         };
-        self.machine.disconnect(reason, &DisconnectProps::default(), out);
+        let reason_string = (why == CloseReason::Stalled).then_some(STALLED);
+        self.machine.disconnect(reason, &DisconnectProps { reason_string, ..DisconnectProps::default() }, out);
     }
 }
+
+/// What a member of a shared subscription is told that has not acknowledged for too long.
+const STALLED: &str = "messages of a shared subscription were not acknowledged in time and go to other members";
 
 fn subscribe_code(outcome: Subscribed) -> ReasonCode {
     match outcome {

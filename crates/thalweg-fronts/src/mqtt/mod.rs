@@ -7,6 +7,7 @@ mod goodbye;
 mod login;
 mod publish;
 mod subscribe;
+mod work;
 
 use crate::link::{Front, Links, Step};
 use crate::probe::Mark;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Kernel, LinkId, Safety};
 use thalweg_model::{Span, Time};
-use thalweg_mqtt::{Event, PeerFault, QoS, ServerLimits, ServerSide, Version};
+use thalweg_mqtt::{Event, PeerFault, PingReq, QoS, ServerLimits, ServerSide, Version};
+use work::Work;
 
 pub use connect::home_key;
 
@@ -96,6 +98,8 @@ pub struct MqttFront {
     auth_method: Option<Box<str>>,
     /// Session Expiry Interval of CONNECT was zero: DISCONNECT must not raise it.
     expiry_was_zero: bool,
+    /// What it said of its work, if anything.
+    work: Option<Box<Work>>,
     /// Why the connection ended, for logs.
     fault: Option<PeerFault>,
 }
@@ -126,6 +130,7 @@ impl MqttFront {
             keep_alive: 0,
             auth_method: None,
             expiry_was_zero: false,
+            work: None,
             fault: None,
         }
     }
@@ -195,14 +200,30 @@ impl MqttFront {
             Event::Connect(connect) => MqttFront::on_connect(links, id, *connect, now, kernel),
             // `step` takes it before it comes here.
             Event::Publish(_) => {}
-            Event::PubAck { id: tag, reason } => MqttFront::on_puback(links, id, tag, reason, now, kernel),
-            Event::PubRec { id: tag, reason } => MqttFront::on_pubrec(links, id, tag, reason, now, kernel),
+            Event::PubAck { id: tag, reason, load } => {
+                if let Some(load) = load {
+                    MqttFront::on_load(links, id, load, now, kernel);
+                }
+                MqttFront::on_puback(links, id, tag, reason, now, kernel);
+            }
+            Event::PubRec { id: tag, reason, load } => {
+                if let Some(load) = load {
+                    MqttFront::on_load(links, id, load, now, kernel);
+                }
+                MqttFront::on_pubrec(links, id, tag, reason, now, kernel);
+            }
             Event::PubRel { id: ticket, .. } => MqttFront::on_pubrel(links, id, ticket, kernel),
             Event::PubComp { id: tag, .. } => MqttFront::on_pubcomp(links, id, tag, now, kernel),
             Event::Subscribe(subscribe) => MqttFront::on_subscribe(links, id, &subscribe, now, kernel),
             Event::Unsubscribe(unsubscribe) => MqttFront::on_unsubscribe(links, id, &unsubscribe, now, kernel),
-            Event::PingReq => {
+            Event::PassedOver => {}
+            Event::PingReq(ping) => {
                 MqttFront::write(links, id, |front, out| front.machine.pingresp(out));
+                match ping {
+                    PingReq::Plain => {}
+                    PingReq::Report(report) => MqttFront::on_load(links, id, Ok(report), now, kernel),
+                    PingReq::Refused(why) => MqttFront::on_load(links, id, Err(why), now, kernel),
+                }
             }
             Event::Disconnect(disconnect) => MqttFront::on_disconnect(links, id, &disconnect, now, kernel),
             Event::Auth(auth) => MqttFront::on_auth(links, id, &auth, now, kernel),
@@ -215,7 +236,7 @@ impl MqttFront {
             front.machine.fault(&fault, out);
             front.fault = Some(fault);
         });
-        MqttFront::end(links, id, Closing::Lost, None, now, kernel);
+        MqttFront::end(links, id, Closing::Cut, None, now, kernel);
     }
 
     /// Ends the link from our side; what is in the output is still sent.

@@ -3,9 +3,10 @@
 use super::MqttFront;
 use crate::link::{Front, Links};
 use crate::probe::Mark;
+use crate::stamp;
 use thalweg_kernel::{Draft, Kernel, LinkId, Native, Outcome, Settled, Settlement};
 use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
-use thalweg_mqtt::{PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode, Version};
+use thalweg_mqtt::{PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode, Version, load};
 
 const QOS_TOO_HIGH: PeerFault = PeerFault {
     reason: ReasonCode::QosNotSupported,
@@ -51,14 +52,18 @@ impl MqttFront {
             MqttFront::fail(links, id, RETAIN_OFF, now, kernel);
             return Handled::Done;
         }
+        if publish.topic.as_str() == load::ADDRESS {
+            return MqttFront::on_load_publish(links, id, publish, now, kernel);
+        }
         let dialect = front.dialect();
         let of_few;
-        let (properties, expires_in) = if publish.properties.is_empty() {
-            (None, None)
+        let (properties, expires_in, stamp) = if publish.properties.is_empty() {
+            (None, None, None)
         } else {
             of_few = properties_of(&publish.properties);
             let expires_in = publish.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs)));
-            (of_few.as_ref(), expires_in)
+            let found = of_few.as_ref().and_then(|properties| stamp::among(&properties.user));
+            (of_few.as_ref(), expires_in, stamp::read(found, kernel))
         };
         let draft = Draft {
             address: publish.topic.as_str(),
@@ -74,6 +79,7 @@ impl MqttFront {
             properties,
             ticket: publish.id,
             native: publish.plain.then_some(Native { dialect, frame: publish.frame }),
+            stamp,
         };
         links.mark(Mark::FrontIn);
         let published = kernel.publish(session, draft, now, links);
@@ -117,8 +123,11 @@ impl MqttFront {
     }
 
     pub(super) fn on_pubrel(links: &mut Links, id: LinkId, ticket: u16, kernel: &mut Kernel) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else { return };
-        let known = kernel.release(session, ticket, links);
+        let Some(link) = links.get_mut(id) else { return };
+        let Some(session) = link.session else { return };
+        let Front::Mqtt(front) = &mut link.front else { return };
+        let is_report = front.release_report(ticket);
+        let known = is_report || kernel.release(session, ticket, links);
         let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
         MqttFront::write(links, id, |front, out| front.machine.pubcomp(ticket, reason, out));
     }

@@ -2,6 +2,7 @@
 
 use super::MqttFront;
 use super::publish::reliability;
+use super::work::terms_in;
 use crate::link::Links;
 use thalweg_kernel::{Kernel, LastValueWish, LinkId, Wish};
 use thalweg_model::Time;
@@ -55,6 +56,16 @@ impl MqttFront {
                 },
                 id: subscribe.subscription_id.unwrap_or(0),
             });
+        }
+        if wishes.iter().any(|wish| wish.group.is_some()) {
+            MqttFront::tell_terms(links, id, now, kernel);
+            let (terms, ignored) = terms_in(&subscribe.properties);
+            links.load.terms_ignored += ignored;
+            for wish in &wishes {
+                if let (Some(group), Some(terms)) = (wish.group, terms) {
+                    kernel.set_work_terms(session, Some((group, wish.filter)), terms, now);
+                }
+            }
         }
         kernel.subscribe(session, subscribe.id, &wishes, now, links);
     }

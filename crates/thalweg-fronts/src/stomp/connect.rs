@@ -4,8 +4,8 @@ use super::{State, StompFront, StompSettings, Trouble};
 use crate::link::Links;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Grants, Kernel, LinkId, OpenRefusal, OpenSession};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession};
+use thalweg_model::{STAMPS_ANNOUNCEMENT, Span, Time};
 use thalweg_stomp::{ConnectFrame, ConnectedOut, Version, heart_beats};
 
 /// What clients offer that were told nothing: it counts as nothing where nothing is asked for.
@@ -121,6 +121,8 @@ impl StompFront {
         kernel: &mut Kernel,
     ) {
         let Some(front) = StompFront::of(links, id) else { return };
+        let tenant = front.tenant.clone();
+        let name = front.client.clone().filter(|name| !name.is_empty() && kernel.limits().presence);
         let open = OpenSession {
             client: &opening.session,
             link: id,
@@ -135,6 +137,7 @@ impl StompFront {
                 Version::V11 => "STOMP 1.1",
                 Version::V12 => "STOMP 1.2",
             },
+            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name }),
             grants: front.settings.grants(),
         };
         let opened = match kernel.open_session(open, now, links) {
@@ -160,6 +163,7 @@ impl StompFront {
                 server: Some(&settings.server),
                 heart_beat: ours,
                 user: None,
+                further: &[(STAMPS_ANNOUNCEMENT, "1")],
             };
             front.machine.connected(&connected, out);
         });

@@ -63,7 +63,7 @@ impl StompFront {
         if let Some(receipt) = &frame.receipt {
             StompFront::write(links, id, |front, out| front.machine.receipt(receipt, out));
         }
-        StompFront::end(links, id, now, kernel);
+        StompFront::end(links, id, Closing::Clean, now, kernel);
     }
 
     /// Says what is the matter, and ends the link.
@@ -80,11 +80,11 @@ impl StompFront {
             front.machine.error(trouble.message, receipt, &trouble.body, out);
             front.fault = Some(format!("{}: {}", trouble.message, trouble.body.trim_end()).into());
         });
-        StompFront::end(links, id, now, kernel);
+        StompFront::end(links, id, Closing::Cut, now, kernel);
     }
 
     /// Ends the link from our side; what is in the output is still sent.
-    pub(super) fn end(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+    pub(super) fn end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
         let Some(link) = links.get_mut(id) else { return };
         link.closing = true;
         let session = link.session.take();
@@ -93,7 +93,7 @@ impl StompFront {
         }
         links.mark_dirty(id);
         if let Some(session) = session {
-            kernel.close_link(session, id, Closing::Clean, None, now, links);
+            kernel.close_link(session, id, how, None, now, links);
         }
     }
 
@@ -127,6 +127,7 @@ impl StompFront {
             CloseReason::NotAuthorized => ("access_refused", "your credentials or rights have ended; log in again"),
             CloseReason::ShuttingDown => ("connection_forced", "the broker is going down; try again later"),
             CloseReason::QueueFull => ("resource_error", "what waits for this connection has filled its queue"),
+            CloseReason::Stalled => ("resource_error", "messages were not acknowledged in time and go to others"),
         };
         self.state = State::Closed;
         self.machine.error(message, None, body, out);

@@ -8,6 +8,7 @@ mod destination;
 mod goodbye;
 mod headers;
 mod queues;
+mod read;
 mod send;
 mod settings;
 mod settle;
@@ -23,7 +24,7 @@ use send::{Handled, Target};
 use std::sync::Arc;
 use subscription::Subscriptions;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Kernel, LinkId};
+use thalweg_kernel::{Closing, Kernel, LinkId};
 use thalweg_model::Time;
 use thalweg_stomp::{Event, PeerFault, ServerSide};
 use transaction::Transactions;
@@ -63,6 +64,8 @@ pub struct StompFront {
     heart_beat: (u32, u32),
     subscriptions: Subscriptions,
     transactions: Transactions,
+    /// Last values that it has asked for.
+    reads: read::Reads,
     /// Temporary destinations and their queues' addresses.
     temporaries: Vec<(Box<str>, Box<str>)>,
     /// Where it sent to last.
@@ -101,6 +104,7 @@ impl StompFront {
             heart_beat: (0, 0),
             subscriptions: Subscriptions::default(),
             transactions: Transactions::default(),
+            reads: read::Reads::default(),
             temporaries: Vec::new(),
             target: None,
             unsettled_names: 0,
@@ -234,7 +238,7 @@ impl StompFront {
             front.machine.fault(&fault, out);
             front.fault = Some(fault.to_string().into());
         });
-        StompFront::end(links, id, now, kernel);
+        StompFront::end(links, id, Closing::Cut, now, kernel);
     }
 }
 

@@ -6,6 +6,7 @@ use super::queues::Wishes;
 use super::{StompFront, Trouble};
 use crate::link::Links;
 use crate::probe::Mark;
+use crate::stamp;
 use thalweg_kernel::{Draft, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address, queue_address};
 use thalweg_model::{Reliability, Span, Time};
 use thalweg_stomp::{Destination, SendFrame};
@@ -102,6 +103,7 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Handled, Trouble> {
+        let stamp = stamp::read(stamp::among(&said.properties.user), kernel);
         let is_waited_for = said.is_persistent || send.receipt.is_some() || send.transaction.is_some();
         let draft = || Draft {
             address: &target.address,
@@ -113,6 +115,7 @@ impl StompFront {
             properties: (!said.properties.is_empty()).then_some(&said.properties),
             ticket: 0,
             native: None,
+            stamp,
         };
         if let Some(name) = &send.transaction {
             let number = StompFront::of(links, id).map(|front| front.transactions.number(name)).transpose()?;

@@ -1,6 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use super::destination::{TOPIC_EXCHANGE, group_of, topic_key};
+use super::destination::{TOPIC_EXCHANGE, group_of, topic_address, topic_key};
 use super::queues::{Wishes, durable_name};
 use super::subscription::{CONSUMER, Shows, Subscription};
 use super::{SUBSCRIPTION_QUEUES, StompFront, TEMPORARY_QUEUES, Trouble};
@@ -32,6 +32,9 @@ impl StompFront {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
         let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         front.check_subscribe(frame)?;
+        if frame.headers.get("x-last-value").as_deref() == Some("only") {
+            return StompFront::read_last_value(links, id, session, frame, now, kernel);
+        }
         let wishes = Wishes::read(&frame.headers, &front.tenant)?;
         let source = StompFront::source(links, id, session, frame, wishes, now, kernel)?;
         let Some(front) = StompFront::of(links, id) else { return Ok(()) };
@@ -60,6 +63,32 @@ impl StompFront {
         kernel
             .consume(session, &spec, now, links)
             .map_err(|refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination)))
+    }
+
+    /// `x-last-value:only`: one MESSAGE comes, which is the last value or, with `x-last-value:none`, says that there is none,
+    /// and no subscription is made.
+    fn read_last_value(
+        links: &mut Links,
+        id: LinkId,
+        session: SessionId,
+        frame: &SubscribeFrame<'_>,
+        now: Time,
+        kernel: &mut Kernel,
+    ) -> Result<(), Trouble> {
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
+        let Destination::Topic(topic) = front.parse(&frame.destination)? else {
+            return Err(Trouble::new("Invalid destination", "only what begins with /topic/ has a last value\n"));
+        };
+        let mut address = String::new();
+        topic_address(topic, front.settings.dialect, &front.tenant, &mut address);
+        let ticket = front.reads.add(frame.id.as_deref().unwrap_or_default(), &frame.destination)?;
+        if kernel.read_last_value(session, id, ticket, &address, now, links) {
+            return Ok(());
+        }
+        if let Some(front) = StompFront::of(links, id) {
+            front.reads.take(ticket);
+        }
+        Err(Trouble::refused(Refusal::Denied, &format!("SUBSCRIBE to {}", frame.destination)))
     }
 
     fn check_subscribe(&self, frame: &SubscribeFrame<'_>) -> Result<(), Trouble> {

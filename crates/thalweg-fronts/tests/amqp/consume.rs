@@ -4,6 +4,7 @@ use crate::world::{Said, World};
 use thalweg_amqp::methods::{basic, channel, queue};
 use thalweg_amqp::{BasicProperties, Method, MethodId, ReplyCode};
 use thalweg_model::Span;
+use thalweg_mqtt::{PublishOut, QoS};
 
 fn fill(world: &mut World, who: crate::world::Who, queue: &str, count: usize) {
     world.declare(who, queue);
@@ -282,4 +283,26 @@ fn who_asks_for_one_message_gets_it_although_much_waits_for_it() {
     world.read(two, true);
     assert_eq!(world.said(two), []);
     assert!(world.got(two).iter().any(|got| got.text() == "0"));
+}
+
+#[test]
+fn a_consumer_that_falls_silent_in_a_group_loses_its_channel_and_nothing_else() {
+    let mut world = World::new();
+    let (frozen, device, publisher) = (world.connect(), world.device("d"), world.device("p"));
+    world.device_subscribes(device, "$share/g/jobs/#");
+    qos(&mut world, frozen, 5, false);
+    world.consume(frozen, "$share/g/jobs/#", false);
+    let mut said = Vec::new();
+    for _ in 0..300 {
+        let publish = PublishOut { qos: QoS::AtLeastOnce, topic: "jobs/1", payload: b"m", ..PublishOut::default() };
+        world.device_publishes(publisher, &publish);
+        world.wait(Span::from_millis(10));
+        said.extend(world.said(frozen));
+    }
+    let text = "PRECONDITION_FAILED - deliveries were not acknowledged in time and go to other consumers".into();
+    assert_eq!(said, [Said::ChannelClosed { ch: 1, code: 406, text }]);
+    let held = world.got(frozen).len();
+    assert!((1..=2).contains(&held), "{held}");
+    assert_eq!(world.device_got(device).len(), 300, "all of them");
+    world.channel(frozen, 2);
 }

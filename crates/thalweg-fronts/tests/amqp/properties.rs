@@ -3,6 +3,8 @@
 use crate::world::{Received, Said, World};
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, ContentHeader, FieldValue, Method, TableWriter};
+use thalweg_fronts::amqp::AmqpSettings;
+use thalweg_kernel::{GroupStrategy, Limits};
 use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS, TextPairs};
 
@@ -187,9 +189,14 @@ fn a_key_that_does_not_fit_is_cut_and_the_whole_address_is_told() {
     assert_eq!(got.header_text("x-address"), Some(topic));
 }
 
+/// The device settles at once, in no time at all: by that it would have everything.
+fn in_turns() -> Limits {
+    Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() }
+}
+
 #[test]
 fn a_group_has_members_of_both_protocols() {
-    let mut world = World::new();
+    let mut world = World::with(in_turns(), AmqpSettings::default());
     let (who, device, publisher) = (world.connect(), world.device("d"), world.device("p"));
     world.device_subscribes(device, "$share/g/jobs/#");
     world.consume(who, "$share/g/jobs/#", true);

@@ -2,7 +2,7 @@
 
 use crate::world::{Said, World};
 use thalweg_amqp::methods::{basic, confirm, tx};
-use thalweg_amqp::{BasicProperties, Method};
+use thalweg_amqp::{BasicProperties, ContentHeader, Method, MethodId, ReplyCode};
 
 #[test]
 fn publishes_and_settlements_happen_when_they_are_committed() {
@@ -65,4 +65,28 @@ fn a_channel_confirms_or_has_transactions() {
     let text = "PRECONDITION_FAILED - cannot switch from tx to confirm mode".into();
     let said = world.call(who, &Method::ConfirmSelect(confirm::Select { no_wait: false }));
     assert_eq!(said, [Said::ChannelClosed { ch: 1, code: 406, text }]);
+}
+
+#[test]
+fn what_a_channel_has_not_committed_when_it_closes_never_happens() {
+    let mut world = World::new();
+    let (who, other) = (world.connect(), world.connect());
+    world.declare(other, "q");
+    for text in ["never", "later"] {
+        world.channel(who, 2);
+        world.says(who, |machine, up| {
+            machine.method(2, &Method::TxSelect(tx::Select), up);
+            let publish = basic::Publish { routing_key: "q", ..Default::default() };
+            let header = ContentHeader::Properties(&BasicProperties::default());
+            machine.publish(2, &publish, header, text.as_bytes(), up).expect("it fits a frame")
+        });
+        world.said(who);
+        if text == "never" {
+            world.says(who, |machine, up| machine.channel_close(2, ReplyCode::ReplySuccess, "", MethodId::NONE, up));
+            world.said(who);
+        }
+    }
+    world.says(who, |machine, up| machine.method(2, &Method::TxCommit(tx::Commit), up));
+    assert_eq!(world.get(other, "q").expect("committed").text(), "later");
+    assert_eq!(world.get(other, "q"), None);
 }

@@ -1,6 +1,6 @@
 //! Who peers are, and what becomes of what they have when that changes.
 
-use crate::world::World;
+use crate::world::{Manner, World};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
@@ -160,4 +160,29 @@ fn what_a_peer_published_is_not_answered_to_whoever_has_its_address_next() {
     world.sync();
     world.rest();
     assert_eq!(world.lines(who), [""; 0], "it was waiting for the journal");
+}
+
+#[test]
+fn an_observer_that_is_given_up_is_told_as_gone_and_comes_back_with_its_next_request() {
+    for manner in [Manner::Rejecting, Manner::Silent] {
+        let mut world =
+            World::with(1, Limits { presence: true, ..Limits::default() }, CoapSettings::default(), Some(Access::ALL));
+        let (meter, app) = (world.known_peer("meter"), world.mqtt("app"));
+        world.mqtt_subscribe(app, "$presence/meter");
+        world.says(meter, "CON GET /ps/data/a observe=0");
+        world.verdict(allowed("meter", Access::ALL, None));
+        world.lines(meter);
+        world.set_manner(meter, manner);
+        world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
+        world.wait(Span::from_secs(120));
+        world.set_manner(meter, Manner::Polite);
+        world.lines(meter);
+        world.says(meter, "CON GET /ps/data/a");
+        world.verdict(allowed("meter", Access::ALL, None));
+        let told: Vec<bool> = world.mqtt_lines(app).iter().map(|line| line.contains("online")).collect();
+        assert_eq!(told, [true, false, true], "{manner:?}");
+        world.wait(Span::from_secs(400));
+        let told = world.mqtt_lines(app);
+        assert!(matches!(&told[..], [gone] if gone.contains("\"why\":\"silent\"")), "{told:?}");
+    }
 }

@@ -25,6 +25,7 @@ fn declare(world: &mut World, address: &str) {
         access: Access::ALL,
         user: None,
         dialect: "test",
+        known_as: None,
         grants: Grants::default(),
     };
     let session: SessionId = shard.kernel.open_session(open, now, &mut shard.links).expect("room").session;

@@ -304,7 +304,7 @@ fn a_half_created_topic_that_is_deleted_and_one_elsewhere_are_just_gone() {
 fn the_broker_says_what_it_has() {
     let mut world = World::shards(2);
     let who = world.peer();
-    let all = "</ps>;rt=\"core.ps core.ps.coll\";ct=40,</ps/data>;rt=\"thalweg.data\";ct=40,</q>;rt=\"thalweg.queues\",\
+    let all = "</ps>;rt=\"core.ps core.ps.coll\";ct=40,</ps/data>;rt=\"thalweg.data x-stamps\";ct=40,</q>;rt=\"thalweg.queues\",\
         </rpc>;rt=\"thalweg.rpc\"";
     let path = make(&mut world, who, &topic("a", [(3, Field::Number(50))]));
     for (query, links) in [

@@ -73,7 +73,7 @@ const SENSE_5: [&[u8]; 16] = [
     b"\x70\x02\x00\x01",
     b"\xc0\x00",
     b"\x40\x03\x00\x02\x80",
-    b"\x50\x02\x00\x02",
+    b"\xc0\x2e\x00{\"msgsInQueue\":3,\"processingTimePerMsg\":25.0}",
 ];
 
 pub struct Stage {
@@ -113,7 +113,12 @@ impl Stage {
             ..Limits::default()
         };
         let outputs = LinksLimits { output_high: OUTPUT_MAX / 2, output_max: OUTPUT_MAX, unflushed_max: 1000 };
-        let server = ServerLimits { packet_bytes_max: PACKET_BYTES_MAX, receive_max: 4, ..ServerLimits::default() };
+        let server = ServerLimits {
+            packet_bytes_max: PACKET_BYTES_MAX,
+            receive_max: 4,
+            load_reports: true,
+            ..ServerLimits::default()
+        };
         Stage {
             kernel: Kernel::new(limits, ShardId(0), shards, 7),
             links: Links::new(outputs),

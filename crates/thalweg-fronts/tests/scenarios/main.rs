@@ -12,6 +12,7 @@ mod access;
 mod durability;
 mod groups;
 mod limits;
+mod load;
 mod long_queues;
 mod retained;
 mod sessions;

@@ -138,6 +138,9 @@ impl Simulation {
             GroupStrategy::Random,
             GroupStrategy::HashPublisher,
             GroupStrategy::HashAddress,
+            GroupStrategy::Weighted,
+            GroupStrategy::Score,
+            GroupStrategy::Adaptive,
         ];
         let mut limits = Limits {
             group_strategy: *random.pick(&strategies),
@@ -489,7 +492,7 @@ impl Simulation {
                 let client = &session.client;
                 assert!((least..=most).contains(&left), "{client}: {account:?}, {least} wait, {most} with those sent");
             });
-            shard.kernel.for_each_group(|group| waiting += group.waiting);
+            shard.kernel.for_each_group(Time::ZERO, |group| waiting += group.waiting);
             waiting += sessions_waiting;
             assert_eq!(waiting, totals.waiting, "what waits is counted wrongly");
             let done = ledger.delivered + ledger.expired + ledger.dropped_total();
@@ -530,7 +533,7 @@ impl Simulation {
         if (waiting, in_flight) != (0, 0) {
             for Shard { kernel, .. } in &self.net.shards {
                 kernel.for_each_session(|session| println!("{session:?}"));
-                kernel.for_each_group(|group| println!("{group:?}"));
+                kernel.for_each_group(Time::ZERO, |group| println!("{group:?}"));
             }
         }
         assert_eq!((waiting, in_flight), (0, 0), "everybody is here and has answered, and still something waits");

@@ -559,6 +559,7 @@ impl Net {
                     properties: None,
                     ticket: 0,
                     native: None,
+                    stamp: None,
                 };
                 kernel.publish_own(draft, now, links);
             }
@@ -580,7 +581,7 @@ impl Net {
         let mut waiting = 0;
         for Shard { kernel, .. } in &self.shards {
             kernel.for_each_session(|session| waiting += session.waiting as u64);
-            kernel.for_each_group(|group| waiting += group.waiting as u64);
+            kernel.for_each_group(Time::ZERO, |group| waiting += group.waiting as u64);
         }
         waiting
     }

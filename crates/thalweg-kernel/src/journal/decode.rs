@@ -183,6 +183,20 @@ pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, 
             Record::LastValue { address: fields.text()?, place, len }
         }
         kind::NUMBERS => Record::Numbers { queue: fields.number()?, serial: fields.number()? },
+        kind::STAMPED => {
+            let (publisher, sequence) = (fields.number()?, fields.number()?);
+            Record::Stamped { user: fields.text()?, publisher, sequence }
+        }
+        kind::PUBLISHER_FORGOTTEN => {
+            let publisher = fields.number()?;
+            Record::PublisherForgotten { user: fields.text()?, publisher }
+        }
+        kind::PUBLISHER => {
+            let (publisher, user, highest) = (fields.number()?, fields.text()?, fields.number()?);
+            let count = fields.count(1)?;
+            let runs = (0..count).map(|_| fields.number()).collect::<Result<Vec<u64>, _>>()?;
+            Record::Publisher { user, publisher, highest, runs: Cow::Owned(runs) }
+        }
         _ => return Err(fields.fault("an unknown kind")),
     };
     fields.finish()?;

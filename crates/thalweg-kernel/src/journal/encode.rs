@@ -26,6 +26,9 @@ pub(super) mod kind {
     pub const ENTRY: u8 = 15;
     pub const LAST_VALUE: u8 = 16;
     pub const NUMBERS: u8 = 17;
+    pub const STAMPED: u8 = 18;
+    pub const PUBLISHER: u8 = 19;
+    pub const PUBLISHER_FORGOTTEN: u8 = 20;
     pub const MESSAGE: u8 = 0xE0;
 }
 
@@ -134,6 +137,22 @@ impl Record<'_> {
                 put_number(out, *place);
                 put_number(out, u64::from(*len));
                 put_deadline(out, *expires);
+            }),
+            Record::Stamped { user, publisher, sequence } => framed(out, kind::STAMPED, |out| {
+                put_number(out, *publisher);
+                put_number(out, *sequence);
+                put_text(out, user);
+            }),
+            Record::PublisherForgotten { user, publisher } => framed(out, kind::PUBLISHER_FORGOTTEN, |out| {
+                put_number(out, *publisher);
+                put_text(out, user);
+            }),
+            Record::Publisher { user, publisher, highest, runs } => framed(out, kind::PUBLISHER, |out| {
+                put_number(out, *publisher);
+                put_text(out, user);
+                put_number(out, *highest);
+                put_number(out, runs.len() as u64);
+                runs.iter().for_each(|run| put_number(out, *run));
             }),
             Record::LastValue { address, place, len } => framed(out, kind::LAST_VALUE, |out| {
                 put_number(out, *place);

@@ -9,6 +9,7 @@ use super::encode::kind;
 use super::record::{Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord};
 use super::state::{State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill};
 use super::waiting::Waiting;
+use crate::sequences::Sequences;
 use std::fmt;
 use thalweg_model::{Reliability, RetainOp, Time};
 
@@ -154,6 +155,26 @@ impl State {
             }
             Record::LastValue { address, place, len } => {
                 self.set_last_value(address, RetainOp::Set, *place, *len);
+                Ok(())
+            }
+            Record::Stamped { user, publisher, sequence } => {
+                let known = self.publishers.entry((*user).into()).or_default();
+                let sequences = known.entry(*publisher).or_insert_with(|| Sequences::of(*sequence));
+                sequences.take(*sequence);
+                Ok(())
+            }
+            Record::PublisherForgotten { user, publisher } => {
+                if let Some(known) = self.publishers.get_mut(*user) {
+                    known.remove(publisher);
+                    if known.is_empty() {
+                        self.publishers.remove(*user);
+                    }
+                }
+                Ok(())
+            }
+            Record::Publisher { user, publisher, highest, runs } => {
+                let sequences = Sequences::from_runs(*highest, runs.iter().copied());
+                self.publishers.entry((*user).into()).or_default().insert(*publisher, sequences);
                 Ok(())
             }
             Record::Numbers { queue, serial } => {

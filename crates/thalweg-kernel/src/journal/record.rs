@@ -133,6 +133,33 @@ pub enum Record<'a> {
         /// How long that record is.
         len: u32,
     },
+    /// A message of a publisher was taken; what it led to is written in the same batch.
+    Stamped {
+        /// The publisher's user, empty if it did not say who it is.
+        user: &'a str,
+        /// The publisher.
+        publisher: u64,
+        /// Its number for the message.
+        sequence: u64,
+    },
+    /// Nothing is known of a publisher any more.
+    PublisherForgotten {
+        /// The publisher's user.
+        user: &'a str,
+        /// The publisher.
+        publisher: u64,
+    },
+    /// Which messages of a publisher were taken; checkpoints only.
+    Publisher {
+        /// The publisher's user.
+        user: &'a str,
+        /// The publisher.
+        publisher: u64,
+        /// The highest number.
+        highest: u64,
+        /// From it on downwards, as [`Sequences::runs`](crate::sequences::Sequences::runs) has it.
+        runs: Cow<'a, [u64]>,
+    },
     /// Numbers up to these have been used; checkpoints only.
     Numbers {
         /// The highest queue number.

@@ -3,6 +3,7 @@
 use super::fold::Contradiction;
 use super::record::{BodyRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
 use super::waiting::Waiting;
+use crate::sequences::Sequences;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
@@ -19,6 +20,8 @@ pub struct State {
     pub groups: ByNumber<StoredGroup>,
     /// Last values by address: place and length of their messages' records.
     pub last_values: BTreeMap<Box<str>, (u64, u32)>,
+    /// Which messages were taken of publishers that stamp theirs, by user and publisher.
+    pub publishers: BTreeMap<Box<str>, BTreeMap<u64, Sequences>>,
     /// The highest queue number that was used.
     pub queue_last: u64,
     /// The highest serial that was used.
@@ -35,6 +38,7 @@ impl PartialEq for State {
         self.sessions == other.sessions
             && self.groups == other.groups
             && self.last_values == other.last_values
+            && self.publishers == other.publishers
             && self.queue_last == other.queue_last
             && self.serial_last == other.serial_last
     }
@@ -293,6 +297,12 @@ impl State {
         }
         for (address, &(place, len)) in &self.last_values {
             out(&Record::LastValue { address, place, len });
+        }
+        for (user, known) in &self.publishers {
+            for (publisher, sequences) in known {
+                let (highest, runs) = (sequences.highest(), Cow::Owned(sequences.runs()));
+                out(&Record::Publisher { user, publisher: *publisher, highest, runs });
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use crate::route_cache::Route;
 use crate::session::Pressure;
 use crate::shards::ShardMessage;
 use crate::{QueueOverflow, SessionId, ShardId};
+use thalweg_model::presence::is_presence;
 use thalweg_model::{DeathReason, Message, Properties, Reliability, Time};
 
 /// What queues made of a message.
@@ -73,7 +74,7 @@ impl Kernel {
             }
         }
         for address in compared.next {
-            if depth == 0 || address.is_empty() || seen.contains(&address) {
+            if depth == 0 || address.is_empty() || is_presence(&address) || seen.contains(&address) {
                 continue;
             }
             seen.push(address.clone());
@@ -156,7 +157,8 @@ impl Kernel {
         let number = queue.number;
         let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| now + ttl);
         let expires = message.expires().min(ttl);
-        let mut item = Item { message: message.clone(), order: queue.order_last, serial, expires, deliveries: 0 };
+        let order = queue.order_last;
+        let mut item = Item { message: message.clone(), order, serial, expires, deliveries: 0, back: 0 };
         if queue.ready == 0 && !queue.consumers.is_empty() {
             match self.hand_to_somebody(index, item, true, now, fx) {
                 Ok(unsettled) => {
@@ -177,6 +179,7 @@ impl Kernel {
             Room::NotForThis => return false,
             Room::Refused => return true,
         }
+        self.tell_groups_of_arrival(index, now);
         if self.goes_deep(index, message) {
             return self.accept_deep(index, item);
         }

@@ -9,6 +9,7 @@ use crate::ids::SessionId;
 use crate::route_cache::{Route, Sink, SinkKind};
 use crate::shards::ShardMessage;
 use std::sync::Arc;
+use thalweg_model::presence::is_presence;
 use thalweg_model::syntax::{DOTTED, write_level};
 use thalweg_model::{Properties, PropertyValue, Reliability};
 
@@ -61,7 +62,7 @@ impl Kernel {
         }
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         let link = session.link;
-        if !session.access.allows(Permission::Subscribe, &filter) {
+        if !session.access.allows(Permission::Subscribe, &filter) || !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
         let durable = self.limits.journal && self.is_durable_exchange(spec.exchange) && self.is_durable_target(&to);
@@ -299,7 +300,8 @@ impl Kernel {
         let Some((kind, _)) = self.exchange_kind(exchange) else { return };
         let mut next = String::new();
         write_address(exchange, kind, &key_of(address), &mut next);
-        if depth >= DEPTH_MAX || seen.iter().any(|known| **known == *next) {
+        // Bindings give nobody a right that access rules cannot.
+        if depth >= DEPTH_MAX || is_presence(&next) || seen.iter().any(|known| **known == *next) {
             return;
         }
         seen.push(next.clone().into());

@@ -94,8 +94,9 @@ impl Kernel {
         let line = Some(LineMember { line: spec.line, consumer: spec.consumer, settles: spec.settles });
         let reliability = if spec.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
         if let Some(group) = self.group_mut(index) {
-            group.members.push(Member { session: id, reliability, id: 0, line });
+            group.add(Member { session: id, reliability, id: 0, line });
         }
+        self.tell_seats(index, id, fx);
         self.tell_membership(index, 0, fx);
         Ok(Source::Group(index, made))
     }
@@ -123,6 +124,8 @@ impl Kernel {
                 self.pump_queue(index, now, fx);
             }
             Source::Group(index, _) => {
+                self.leave_seat(index, (id, line, consumer.number));
+                self.note_leaver(id, index);
                 if let Some(group) = self.group_mut(index) {
                     group.forget_line_member(id, line, consumer.number);
                 }
@@ -148,7 +151,17 @@ impl Kernel {
     /// How many unsettled messages all consumers of a line may have together; 0 for no bound.
     pub fn set_line_credit<E: Effects>(&mut self, id: SessionId, line: u16, max: u32, now: Time, fx: &mut E) {
         let Some(lines) = self.lines_mut(id) else { return };
-        lines.get_or_insert(line).credit = max;
+        let line_of = lines.get_or_insert(line);
+        line_of.credit = max;
+        let groups = |consumer: &LineConsumer| match consumer.source {
+            Source::Group(index, _) => Some(index),
+            Source::Queue(..) => None,
+        };
+        for index in line_of.consumers.iter().filter_map(groups).collect::<Vec<u32>>() {
+            if let Some(group) = self.group_mut(index) {
+                group.seats_changed();
+            }
+        }
         self.pump_line(id, line, now, fx);
     }
 

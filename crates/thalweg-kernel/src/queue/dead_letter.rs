@@ -6,6 +6,7 @@ use crate::Kernel;
 use crate::effects::Effects;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
+use thalweg_model::presence::is_presence;
 use thalweg_model::{Death, DeathReason, Message, Properties, RetainOp, Span, Time};
 
 /// A message that a queue gave up, on its way to where such messages go.
@@ -104,6 +105,11 @@ impl Kernel {
                 ..Draft::of(&message)
             };
             self.ledger.own += 1;
+            if is_presence(&address) {
+                // Nobody publishes there, not by dying either.
+                self.ledger.unmatched += 1;
+                continue;
+            }
             let route = self.route(&address);
             self.spread_fully(None, &route, &draft, now, fx);
         }

@@ -224,7 +224,7 @@ impl Kernel {
         }
         self.persist_ended(queue.journal_number(), fx);
         for group in std::mem::take(&mut queue.groups) {
-            self.group_lost_queue(group);
+            self.group_lost_queue(group, fx);
         }
         for consumer in std::mem::take(&mut queue.consumers) {
             let source = Source::Queue(index, queue.number);

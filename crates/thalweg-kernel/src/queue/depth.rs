@@ -194,7 +194,7 @@ impl Kernel {
             };
             let expires = message.expires();
             let deliveries = u32::from(stored.redelivered);
-            self.put_back(index, Item { message, order, serial: stored.serial, expires, deliveries });
+            self.put_back(index, Item { message, order, serial: stored.serial, expires, deliveries, back: 0 });
         }
         self.serve_asked(index, now, fx);
         self.pump_queue(index, now, fx);

@@ -7,6 +7,7 @@ use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
 use crate::timers::TimerKind;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_model::{DeathReason, Message, Time};
 
@@ -20,6 +21,8 @@ enum Taker {
 impl Kernel {
     /// Hands out what waits, as far as there is credit.
     pub(crate) fn pump_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        // Groups that wait for a better member than they have now.
+        let mut resting: SmallVec<[u32; 2]> = SmallVec::new();
         loop {
             let Some(queue) = self.queue(index) else { return };
             if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
@@ -33,7 +36,7 @@ impl Kernel {
                 }
                 break;
             };
-            let Some((taker, turn)) = self.choose_taker(index, &next.message) else {
+            let Some((taker, turn)) = self.choose_taker(index, &next.message, &resting) else {
                 if !self.nobody_may_have(index, next.message.address()) {
                     break;
                 }
@@ -64,10 +67,11 @@ impl Kernel {
             };
             if let Some(item) = back {
                 self.put_back(index, item);
-                if matches!(taker, Taker::Group(_)) {
-                    break;
+                // Somebody else may have it: consumers do not wait for the member that a group would rather give it to.
+                // A consumer's output was full after all.
+                if let Taker::Group(group) = taker {
+                    resting.push(group);
                 }
-                // Its output was full after all; other consumers may still have room.
             }
         }
         self.watch_expiry(index);
@@ -106,7 +110,7 @@ impl Kernel {
     ) -> Result<bool, Item> {
         // Each attempt that fails marks its session as congested.
         // A group takes only what is written down, so it has to wait.
-        while let Some((Taker::Consumer(consumer), turn)) = self.choose_taker(index, &item.message) {
+        while let Some((Taker::Consumer(consumer), turn)) = self.choose_taker(index, &item.message, &[]) {
             self.next_turn(index, turn);
             match self.hand_to(index, consumer, item, fresh, now, fx) {
                 Ok(unsettled) => return Ok(unsettled),
@@ -117,7 +121,7 @@ impl Kernel {
     }
 
     /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals.
-    fn choose_taker(&self, index: u32, message: &Message) -> Option<(Taker, usize)> {
+    fn choose_taker(&self, index: u32, message: &Message, resting: &[u32]) -> Option<(Taker, usize)> {
         let queue = self.queue(index)?;
         if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
             return self.can_take(only).then_some((Taker::Consumer(*only), 0));
@@ -129,7 +133,7 @@ impl Kernel {
                 Some(first) => self.can_take(first).then_some((Taker::Consumer(*first), 0)),
                 None => {
                     let group = *queue.groups.first()?;
-                    self.has_member_for(group, message).then_some((Taker::Group(group), 0))
+                    self.is_taker(group, message, resting).then_some((Taker::Group(group), 0))
                 }
             };
         }
@@ -143,7 +147,7 @@ impl Kernel {
                 Some(consumer) => (consumer.priority, self.can_take(consumer)),
                 None => {
                     let group = *queue.groups.get(at - consumers)?;
-                    (0, self.has_member_for(group, message))
+                    (0, self.is_taker(group, message, resting))
                 }
             };
             if can && best.is_none_or(|(known, _)| priority > known) {
@@ -159,6 +163,10 @@ impl Kernel {
             None => Taker::Group(*queue.groups.get(at - consumers)?),
         };
         Some((taker, (at + 1) % count))
+    }
+
+    fn is_taker(&self, group: u32, message: &Message, resting: &[u32]) -> bool {
+        !resting.contains(&group) && self.has_member_for(group, message)
     }
 
     fn next_turn(&mut self, index: u32, turn: usize) {
@@ -192,7 +200,7 @@ impl Kernel {
         }
         let settles = self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
         match settles {
-            HandedOver::Unsettled => {
+            HandedOver::Unsettled(_) => {
                 if let Some(queue) = self.queue_mut(index) {
                     queue.unsettled += 1;
                 }
@@ -292,7 +300,7 @@ impl Kernel {
         self.bytes_held += item.message.bytes();
         self.unsettled += 1;
         line.unsettled.push_back(Unsettled { tag, consumer: number, source, item });
-        Ok(HandedOver::Unsettled)
+        Ok(HandedOver::Unsettled(tag))
     }
 
     // --- groups that take from queues
@@ -300,7 +308,7 @@ impl Kernel {
     /// A member of a group takes an item; gives it back if none can.
     fn give_to_group<E: Effects>(&mut self, index: u32, group: u32, item: Item, now: Time, fx: &mut E) -> Option<Item> {
         let deliveries = item.deliveries;
-        let Item { message, order, serial, expires, .. } = item;
+        let Item { message, order, serial, expires, back, .. } = item;
         let taken = self.give_to_member(group, message.clone(), serial, deliveries > 0, now, fx);
         if taken {
             if let Some(queue) = self.queue_mut(index) {
@@ -308,7 +316,7 @@ impl Kernel {
             }
             return None;
         }
-        Some(Item { message, order, serial, expires, deliveries })
+        Some(Item { message, order, serial, expires, deliveries, back })
     }
 
     /// A copy that a group was given returns to the head of its queue.
@@ -322,7 +330,8 @@ impl Kernel {
         let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(on_disk, |item| item.order);
         let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| message.ingress() + ttl);
         let expires = message.expires().min(ttl);
-        let item = Item { message, order: first - 1, serial, expires, deliveries: u32::from(redelivered) };
+        let deliveries = u32::from(redelivered);
+        let item = Item { message, order: first - 1, serial, expires, deliveries, back: 0 };
         self.put_back(index, item);
         self.queues_to_pump.push(index);
     }
@@ -362,8 +371,8 @@ impl Kernel {
 
 /// What became of a message that was handed over.
 pub(super) enum HandedOver {
-    /// It is to be settled.
-    Unsettled,
+    /// It is to be settled, under this tag.
+    Unsettled(u64),
     /// It is done with.
     Done(Item),
 }

@@ -3,14 +3,17 @@
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
+use crate::balance::Parcel;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
+use crate::given_back::BackId;
 use crate::group::{Group, LineMember, Waiting};
+use crate::group_home::is_away;
 use crate::ids::SessionId;
 use crate::journal::{Record, Stored, StoredGroup};
 use crate::ledger::DropReason;
-use crate::session::NO_GROUP;
-use crate::shards::ShardMessage;
+use crate::ordered::LOOK_ANEW;
+use crate::seats::Chosen;
 use crate::{Kernel, home};
 use thalweg_model::{Message, Reliability, Time};
 
@@ -21,6 +24,7 @@ impl Group {
             member.session == id && member.line.is_some_and(|it| (it.line, it.consumer) == (line, consumer))
         };
         self.members.retain(|member| !is(member));
+        self.seats_changed();
     }
 }
 
@@ -91,18 +95,16 @@ impl Kernel {
     }
 
     /// Its queue is gone: what members have is theirs alone.
-    pub(super) fn group_lost_queue(&mut self, index: u32) {
+    pub(super) fn group_lost_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(group) = self.group_mut(index) else { return };
         group.feed = None;
         group.number = 0;
+        self.end_leavers(index, fx);
+        let Some(group) = self.group_mut(index) else { return };
         let members: Vec<SessionId> = group.members.iter().map(|member| member.session).collect();
         for member in members {
-            let Some(session) = self.sessions.get_mut(member) else { continue };
-            for entry in session.entries_of_group(index) {
-                entry.group = NO_GROUP;
-                if std::mem::take(&mut entry.of_group) {
-                    entry.serial = 0;
-                }
+            if let Some(session) = self.sessions.get_mut(member) {
+                session.detach_from_group(index);
             }
         }
     }
@@ -117,22 +119,8 @@ impl Kernel {
         !self.has_queues() && group.is_some_and(|group| is_queue_address(&group.filter))
     }
 
-    /// Whether a group took from a queue of another shard and nobody here is a member of it any more.
-    pub(crate) fn is_of_queue_and_left(&self, key: &str) -> bool {
-        !self.has_queues()
-            && !self.group_by_key.contains_key(key)
-            && key.split_once('/').is_some_and(|(_, filter)| is_queue_address(filter))
-    }
-
-    /// Another shard gives back what a member there has left.
-    pub(crate) fn return_from_elsewhere<E: Effects>(
-        &mut self,
-        index: u32,
-        message: &Message,
-        redelivered: bool,
-        now: Time,
-        fx: &mut E,
-    ) {
+    /// Another shard gives back what a member there has left; whoever calls this sees to the queue then.
+    pub(crate) fn return_from_elsewhere<E: Effects>(&mut self, index: u32, message: &Message, fx: &mut E) {
         self.book_routed(None, message.address());
         let number = self.queue(index).map_or(0, super::Queue::journal_number);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
@@ -142,8 +130,9 @@ impl Kernel {
             self.pending_references.push(pending);
             self.persist_kept(message, false, self.limits.safety, fx);
         }
-        self.return_to_queue(index, message.clone(), serial, redelivered);
-        self.after_queues(now, fx);
+        // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
+        // meanwhile, and a consumer relies on the order of what is not marked.
+        self.return_to_queue(index, message.clone(), serial, true);
     }
 
     /// What an earlier run left with members of another shard is the queue's again. False if there is no such queue.
@@ -183,20 +172,20 @@ impl Kernel {
         session.groups.iter().find(of).copied()
     }
 
+    /// A message came into a queue and waits: groups that take from it go by how many do.
+    pub(super) fn tell_groups_of_arrival(&mut self, index: u32, now: Time) {
+        let mut at = 0;
+        while let Some(group) = self.queue(index).and_then(|queue| queue.groups.get(at).copied()) {
+            self.group_arrival(group, now);
+            at += 1;
+        }
+    }
+
     /// Whether a member, here or elsewhere, could take a message.
     pub(super) fn has_member_for(&self, index: u32, message: &Message) -> bool {
         let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-        let here = group.members.iter().any(|member| {
-            self.sessions.get(member.session).is_some_and(|session| {
-                let reliability = member.reliability.min(message.reliability());
-                session.access.allows(crate::access::Permission::Receive, message.address())
-                    && match reliability {
-                        Reliability::AtMostOnce => session.link.is_some() && !session.congested,
-                        _ => session.can_take(),
-                    }
-            })
-        });
-        here || (self.online_members(group) == 0 && group.peers.iter().any(|peer| peer.online > 0))
+        let upgrades = group.policy.upgrade_reliability;
+        group.everybody().any(|member| self.member_can_take(member, message, upgrades))
     }
 
     /// Gives a queue's message to a member of a group; false if none can take it.
@@ -209,25 +198,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let number = self.group_number(index);
-        if let Some(member) = self.choose_member(index, &message, None) {
-            let entry = crate::session::Entry { serial, ..member.entry(index, message, redelivered) };
-            self.hand_out(member.session);
-            let from = if serial == 0 { 0 } else { number };
-            self.move_to(member, entry, from, index, now, fx);
+        let chosen = self.choose_member(index, &message, redelivered, &[], now);
+        if matches!(chosen, Chosen::Bound) {
+            self.look_at_group(index, now + LOOK_ANEW);
+        }
+        let Chosen::Member(member) = chosen else { return false };
+        if is_away(member.session) {
+            self.send_errand(index, member.session, Waiting::new(message, serial, redelivered, now), now, fx);
             return true;
         }
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-        if self.online_members(group) > 0 {
-            return false;
-        }
-        let Some(shard) = group.peers.iter().find(|peer| peer.online > 0).map(|peer| peer.shard) else { return false };
-        let key = group.key.clone();
-        // The other shard routes and books it anew.
-        self.unbook_routed(None, message.address());
-        self.ledger.forwarded += 1;
-        let (safety, from) = (self.limits.safety, (number, serial));
-        fx.send(shard, ShardMessage::PublishToGroup { key, message, safety, from, redelivered });
+        let (number, upgrades) = (self.group_number(index), self.upgrades(index));
+        let entry = crate::session::Entry { serial, ..member.entry(index, message, redelivered, upgrades) };
+        self.hand_out(member.session);
+        let from = if serial == 0 { 0 } else { number };
+        self.move_to(member, entry, from, index, now, fx);
         true
     }
 
@@ -242,24 +226,35 @@ impl Kernel {
         to: LineMember,
         message: &Message,
         redelivered: bool,
+        back: BackId,
         now: Time,
         fx: &mut E,
     ) {
         let number = self.group_number(index);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
-        let item = Item::of_group(message.clone(), serial, redelivered);
+        let item = Item { back, ..Item::of_group(message.clone(), serial, redelivered) };
         let source = self.source_of(index);
         let waiting = match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
-            Ok(HandedOver::Unsettled) => false,
-            Ok(HandedOver::Done(_)) => return,
+            Ok(HandedOver::Unsettled(tag)) => {
+                self.group_line_sent(index, id, to, &parcel(message, tag, redelivered), now);
+                false
+            }
+            Ok(HandedOver::Done(_)) => {
+                self.group_line_sent(index, id, to, &parcel(message, 0, redelivered), now);
+                self.order_settled(index, (id, to.line, to.consumer), message);
+                return;
+            }
             Err(_) => true,
         };
         if serial != 0 {
             self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
         }
         if waiting {
-            self.wait_in_group(index, Waiting { message: message.clone(), redelivered, serial });
+            self.wait_in_group(index, Waiting { back, ..Waiting::new(message.clone(), serial, redelivered, now) });
+            // Its key is with nobody, and somebody else may have room.
+            self.order_changed(index);
+            self.look_at_group(index, now);
         }
     }
 
@@ -273,16 +268,24 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Waiting> {
-        let Waiting { message, redelivered, serial } = waiting;
-        let item = Item::of_group(message, serial, redelivered);
+        let Waiting { message, redelivered, serial, since, errand, back } = waiting;
+        let mut parcel = parcel(&message, 0, redelivered);
+        let item = Item { back, ..Item::of_group(message, serial, redelivered) };
         let source = self.source_of(index);
         match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
-            Ok(HandedOver::Unsettled) => None,
+            Ok(HandedOver::Unsettled(tag)) => {
+                (parcel.tag, parcel.settles) = (tag, true);
+                self.group_line_sent(index, id, to, &parcel, now);
+                None
+            }
             Ok(HandedOver::Done(item)) => {
+                self.group_line_sent(index, id, to, &parcel, now);
+                self.order_settled(index, (id, to.line, to.consumer), &item.message);
+                self.forget_given_back(index, back);
                 self.persist_group_removed(index, item.serial, fx);
                 None
             }
-            Err(item) => Some(Waiting { message: item.message, redelivered, serial }),
+            Err(item) => Some(Waiting { message: item.message, redelivered, serial, since, errand, back }),
         }
     }
 
@@ -303,15 +306,21 @@ impl Kernel {
 
     /// A consumer has left a group.
     pub(super) fn group_lost_member<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        self.seat_if_stale(index, now);
         self.tell_membership(index, 0, fx);
         self.hand_over_waiting(index, now, fx);
         self.forget_group_if_empty(index, now, fx);
     }
 }
 
+/// What a balancer is told of a copy for a line; tag 0 if it is not to be settled.
+fn parcel(message: &Message, tag: u64, again: bool) -> Parcel {
+    Parcel { tag, size: message.payload().len() as u32, settles: tag != 0, again }
+}
+
 impl Item {
     fn of_group(message: Message, serial: u64, redelivered: bool) -> Self {
         let expires = message.expires();
-        Item { message, order: 0, serial, expires, deliveries: u32::from(redelivered) }
+        Item { message, order: 0, serial, expires, deliveries: u32::from(redelivered), back: 0 }
     }
 }

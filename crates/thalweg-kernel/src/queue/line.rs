@@ -4,6 +4,7 @@ use super::{Item, Verdict};
 use crate::Kernel;
 use crate::ids::SessionId;
 use std::collections::VecDeque;
+use thalweg_model::{Message, Stamp};
 
 /// What a session has that takes from queues. Nothing for the others.
 #[derive(Default)]
@@ -70,7 +71,7 @@ pub(super) struct Transaction {
 /// One step of a transaction.
 pub(super) enum Step {
     /// A message is published, to these addresses as well.
-    Publish(thalweg_model::Message, Box<[String]>),
+    Publish(Message, Box<[String]>, Option<Stamp>),
     /// A message is settled.
     Settle {
         /// Its line.
@@ -109,6 +110,26 @@ impl Lines {
             }
         };
         &mut self.lines[at]
+    }
+
+    /// What consumers have of a group and have not settled, or only in a transaction: line, consumer, message.
+    pub(crate) fn copies_of_group(&self, index: u32, made: u64) -> impl Iterator<Item = (u16, u32, &Message)> {
+        let of_lines = self.lines.iter().flat_map(|line| line.unsettled.iter().map(|it| (line.number, it)));
+        let steps = self.transactions.iter().flat_map(|(_, transaction)| &transaction.steps);
+        let of_steps = steps.filter_map(|step| match step {
+            Step::Settle { line, unsettled, .. } => Some((*line, unsettled)),
+            Step::Publish(..) => None,
+        });
+        of_lines
+            .chain(of_steps)
+            .filter(move |(_, it)| it.source == Source::Group(index, made))
+            .map(|(line, it)| (line, it.consumer, &it.item.message))
+    }
+
+    /// Whether something is unsettled that came from a group.
+    pub(crate) fn has_of_groups(&self) -> bool {
+        let mut unsettled = self.lines.iter().flat_map(|line| &line.unsettled);
+        unsettled.any(|it| matches!(it.source, Source::Group(..)))
     }
 
     /// Messages given and not settled, of all lines.
@@ -165,6 +186,30 @@ impl Kernel {
 
     pub(super) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
         self.sessions.get_mut(id)?.lines.as_deref_mut()?.get_mut(line)
+    }
+
+    /// A message that a session's lines have of a group's and have not settled.
+    pub(crate) fn held_on_line(&self, id: SessionId, index: u32) -> Option<Message> {
+        let lines = self.sessions.get(id)?.lines.as_deref()?;
+        let is_meant = |held: &&Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
+        let held = lines.lines.iter().flat_map(|line| &line.unsettled).find(is_meant)?;
+        Some(held.item.message.clone())
+    }
+
+    /// The only line of a session that has something of a group's that is not settled.
+    pub(crate) fn line_holding(&self, id: SessionId, index: u32) -> Option<u16> {
+        let lines = self.sessions.get(id)?.lines.as_deref()?;
+        let is_meant = |held: &Unsettled| matches!(held.source, Source::Group(group, _) if group == index);
+        let mut holding = lines.lines.iter().filter(|line| line.unsettled.iter().any(is_meant));
+        let first = holding.next()?.number;
+        holding.next().is_none().then_some(first)
+    }
+
+    /// How many unsettled messages a consumer may have at the most.
+    pub(crate) fn window_of(&self, id: SessionId, line: u16, number: u32) -> u32 {
+        let bound = |credit: u32| if credit == 0 { u32::MAX } else { credit };
+        let Some(line) = self.line(id, line) else { return u32::MAX };
+        line.consumer(number).map_or(u32::MAX, |consumer| bound(consumer.credit)).min(bound(line.credit))
     }
 
     /// Whether a consumer could be given a message now.

@@ -40,6 +40,7 @@ pub use spec::{
 pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
+use crate::given_back::BackId;
 use crate::ids::SessionId;
 use crate::{Kernel, home};
 use std::collections::VecDeque;
@@ -104,6 +105,8 @@ pub(crate) struct Item {
     expires: Time,
     /// How often it was delivered.
     pub(crate) deliveries: u32,
+    /// Of a group: under which it is known who gave it back.
+    back: BackId,
 }
 
 /// Somebody who takes from a queue. Its credit is with its line.
@@ -130,6 +133,11 @@ impl Kernel {
 
     pub(crate) fn queue_mut(&mut self, index: u32) -> Option<&mut Queue> {
         self.queues.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// How many messages wait in a queue.
+    pub(crate) fn ready_in(&self, index: u32) -> usize {
+        self.queue(index).map_or(0, |queue| queue.ready)
     }
 
     /// The queue of an address.

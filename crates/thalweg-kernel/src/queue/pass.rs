@@ -83,7 +83,7 @@ impl Kernel {
         self.unsettled += 1;
         self.bytes_held += message.bytes();
         let source = Source::Queue(index, queue.number);
-        let item = Item { message, order: queue.order_last, serial, expires: until, deliveries: 0 };
+        let item = Item { message, order: queue.order_last, serial, expires: until, deliveries: 0, back: 0 };
         line.unsettled.push_back(Unsettled { tag, consumer: to.number, source, item });
         if serial != 0 {
             self.pending_references.push(Pending::new(queue.number, serial, draft.reliability, 0));

@@ -36,7 +36,7 @@ impl Kernel {
             return false;
         }
         transaction.bytes += bytes;
-        transaction.steps.push(Step::Publish(message, others.into()));
+        transaction.steps.push(Step::Publish(message, others.into(), draft.stamp));
         self.bytes_held += bytes;
         true
     }
@@ -80,10 +80,11 @@ impl Kernel {
         let mut lines: Vec<u16> = Vec::new();
         for step in transaction.steps {
             match step {
-                Step::Publish(message, others) => {
+                Step::Publish(message, others, stamp) => {
                     let expires = message.expires();
                     let draft = Draft {
                         expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+                        stamp,
                         ..Draft::of(&message)
                     };
                     let published = match others.is_empty() {

@@ -8,6 +8,7 @@ use crate::effects::Effects;
 use crate::group::Waiting;
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
+use crate::seats::Key;
 use crate::settle::Settled;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Time};
@@ -54,7 +55,7 @@ impl Kernel {
         }
         line.give_credit_back(unsettled.consumer);
         let (source, has_common_credit) = (unsettled.source, line.credit > 0);
-        self.judge(id, unsettled, verdict, now, fx);
+        self.judge(id, number, unsettled, verdict, now, fx);
         if has_common_credit {
             self.pump_after(id, number, SmallVec::from_slice(&[source]), now, fx);
         } else {
@@ -117,7 +118,7 @@ impl Kernel {
             if !sources.contains(&unsettled.source) {
                 sources.push(unsettled.source);
             }
-            self.judge(id, unsettled, verdict, now, fx);
+            self.judge(id, line, unsettled, verdict, now, fx);
         }
         self.pump_after(id, line, sources, now, fx);
         if self.has_queue_work() {
@@ -161,12 +162,13 @@ impl Kernel {
     pub(super) fn judge<E: Effects>(
         &mut self,
         id: SessionId,
+        line: u16,
         unsettled: Unsettled,
         verdict: Verdict,
         now: Time,
         fx: &mut E,
     ) {
-        let Unsettled { source, item, .. } = unsettled;
+        let Unsettled { tag, consumer, source, item } = unsettled;
         self.unsettled -= 1;
         self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
         match source {
@@ -183,17 +185,28 @@ impl Kernel {
             }
             Source::Group(index, made) => {
                 let is_there = self.is_group(index, made);
+                if is_there {
+                    let of = (id, line, consumer);
+                    self.group_line_settled(index, of, tag, verdict == Verdict::Accept, now);
+                    match verdict {
+                        Verdict::Requeue => self.order_changed(index),
+                        Verdict::Accept | Verdict::Reject => self.order_settled(index, of, &item.message),
+                    }
+                }
                 match verdict {
                     Verdict::Requeue => {
                         self.hand_back(Some(id));
                         match is_there {
-                            true => self.return_to_group(index, item.message, item.serial, true),
+                            true => self.return_to_group(index, (id, line, consumer), item, now),
                             false => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
                         }
                     }
                     Verdict::Accept | Verdict::Reject => {
                         self.book_had(id, &item);
                         if is_there {
+                            if !self.is_owned_elsewhere(index) {
+                                self.forget_given_back(index, item.back);
+                            }
                             self.persist_group_removed(index, item.serial, fx);
                         }
                     }
@@ -253,13 +266,24 @@ impl Kernel {
     }
 
     /// A group's message waits again, first in line.
-    fn return_to_group(&mut self, index: u32, message: thalweg_model::Message, serial: u64, redelivered: bool) {
-        let bytes = message.bytes();
+    fn return_to_group(&mut self, index: u32, by: Key, item: Item, now: Time) {
+        // Who leaves has not refused it.
+        let is_refused = self.line(by.0, by.1).is_some_and(|line| line.consumer(by.2).is_some());
+        let Item { message, serial, back, .. } = item;
+        let mut waiting = Waiting { back, ..Waiting::new(message, serial, true, now) };
+        if is_refused && self.is_owned_elsewhere(index) {
+            return self.refuse_errand(index, by, waiting);
+        }
+        if is_refused {
+            waiting.back = self.note_given_back(index, back, by, now);
+        }
+        let bytes = waiting.message.bytes();
         let Some(group) = self.group_mut(index) else {
-            return self.book_drop(None, message.address(), DropReason::GroupEnded);
+            return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         group.waiting_bytes += bytes;
-        group.waiting.push_front(Waiting { message, redelivered, serial });
+        group.counters.returned += 1;
+        group.waiting.push_front(waiting);
         self.bytes_held += bytes;
         self.waiting += 1;
     }

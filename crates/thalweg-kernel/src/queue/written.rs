@@ -199,7 +199,7 @@ impl Kernel {
             let Some(queue) = self.queue_mut(index) else { return };
             queue.order_last += 1;
             // Nobody knows whether it was with a consumer when the process ended.
-            queue.insert(Item { message, order: queue.order_last, serial, expires, deliveries: 1 });
+            queue.insert(Item { message, order: queue.order_last, serial, expires, deliveries: 1, back: 0 });
             self.waiting += 1;
             self.bytes_held += bytes;
         }

@@ -1,7 +1,7 @@
 //! What goes into which queue.
 
 use crate::world::{Taking, Terms, Who, World, draft, exchange_spec, firm, headers, q, text, x};
-use thalweg_kernel::{ExchangeKind, ExchangeSpec, Outcome, Refusal, Subscribed};
+use thalweg_kernel::{DeadLetter, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed};
 use thalweg_model::{PropertyValue, Reliability};
 
 /// A world with an exchange `e` of a kind and queues bound with these keys and named by them.
@@ -440,4 +440,31 @@ fn queues_are_found_under_their_own_addresses() {
     assert_eq!(world.publish(client, draft(&q("q"), "m")), Outcome::Accepted);
     assert_eq!(world.publish(client, draft(&q("Q"), "m")), Outcome::NoMatch);
     assert_eq!(world.texts(client), ["m"]);
+}
+
+#[test]
+fn no_way_leads_to_where_the_broker_alone_publishes() {
+    let mut world = World::with(1, Limits { presence: true, ..Limits::default() });
+    let client = world.connect("c");
+    world.queue(client, "q", &Terms::durable());
+    world.bind(client, "amq.topic", "q", "$presence.#");
+    world.exchange(client, "in", ExchangeKind::Topic);
+    world.lead(client, "in", "amq.topic", "#", &[]).expect("that is no address");
+    world.exchange(client, "compares", ExchangeKind::Headers);
+    world.lead(client, "compares", "amq.topic", "", &[text("x-match", "all")]).expect("nor is that");
+    let to = DeadLetter { exchange: x("amq.topic").into(), key: None };
+    world.queue(client, "dying", &Terms::durable().with(|limits| limits.dead_letter = Some(to)));
+    world.bind(client, "in", "dying", "$presence.pump");
+    for exchange in ["in", "compares", "amq.topic"] {
+        world.send(client, exchange, "$presence.pump", "online");
+        assert_eq!(world.waits("q"), 0, "{exchange}");
+    }
+    world.consume(client, "dying", 1, Taking::default());
+    world.reject(client, 1);
+    assert_eq!((world.waits("q"), world.waits("dying")), (0, 0));
+    // The way is there for others.
+    world.send(client, "in", "elsewhere", "m");
+    world.bind(client, "amq.topic", "q", "elsewhere");
+    world.send(client, "in", "elsewhere", "m");
+    assert_eq!(world.waits("q"), 1);
 }

@@ -26,7 +26,7 @@ fn sorted(texts: impl IntoIterator<Item = String>) -> Vec<usize> {
 
 #[test]
 fn a_group_on_a_queue_that_is_not_there_makes_it() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let member = world.connect("m");
     join(&mut world, member);
     let view = world.view("q").expect("it is there");
@@ -39,7 +39,7 @@ fn a_group_on_a_queue_that_is_not_there_makes_it() {
 
 #[test]
 fn subscribers_and_consumers_share_a_queue_without_duplicates_and_in_turns() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, other, consumer) = (world.connect("m"), world.connect("o"), world.connect("c"));
     world.queue(consumer, "q", &Terms::durable());
     world.consume(consumer, "q", 1, Taking::default());
@@ -53,7 +53,7 @@ fn subscribers_and_consumers_share_a_queue_without_duplicates_and_in_turns() {
 
 #[test]
 fn what_waited_comes_to_a_member_in_its_order() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, client) = (world.connect("m"), world.connect("c"));
     world.queue(client, "q", &Terms::durable());
     put_many(&mut world, client, 5);
@@ -71,7 +71,7 @@ fn what_waited_comes_to_a_member_in_its_order() {
 #[test]
 fn what_a_member_leaves_goes_back_into_the_queue() {
     for expiry in [Span::ZERO, Span::from_secs(3600)] {
-        let mut world = World::new();
+        let mut world = World::in_turns(1);
         let client = world.connect("c");
         world.queue(client, "q", &Terms::durable());
         let member = world.connect_with(0, "m", Access::ALL, expiry);
@@ -92,7 +92,7 @@ fn what_a_member_leaves_goes_back_into_the_queue() {
 
 #[test]
 fn what_a_member_leaves_goes_to_the_others_at_once() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, consumer) = (world.connect("m"), world.connect("c"));
     join(&mut world, member);
     put_many(&mut world, consumer, 3);
@@ -103,7 +103,7 @@ fn what_a_member_leaves_goes_to_the_others_at_once() {
 
 #[test]
 fn a_member_that_comes_back_is_given_messages_again() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let stays = Span::from_secs(3600);
     let member = world.connect_with(0, "m", Access::ALL, stays);
     join(&mut world, member);
@@ -118,7 +118,7 @@ fn a_member_that_comes_back_is_given_messages_again() {
 #[test]
 fn a_queue_deletes_itself_with_the_last_member_too() {
     for by_unsubscribing in [true, false] {
-        let mut world = World::new();
+        let mut world = World::in_turns(1);
         let (member, client) = (world.connect("m"), world.connect("c"));
         world.queue(client, "q", &Terms::auto_delete());
         join(&mut world, member);
@@ -133,7 +133,7 @@ fn a_queue_deletes_itself_with_the_last_member_too() {
 
 #[test]
 fn a_queue_is_idle_from_the_leaving_of_its_last_member_on() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, client) = (world.connect("m"), world.connect("c"));
     let idle = Terms::default().with(|limits| limits.idle_expiry = Some(Span::from_secs(10)));
     world.queue(client, "q", &idle);
@@ -149,7 +149,7 @@ fn a_queue_is_idle_from_the_leaving_of_its_last_member_on() {
 
 #[test]
 fn a_group_takes_from_a_queue_that_was_deleted_and_made_again() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, client) = (world.connect("m"), world.connect("c"));
     join(&mut world, member);
     put_many(&mut world, client, 1);
@@ -169,7 +169,7 @@ fn a_group_takes_from_a_queue_that_was_deleted_and_made_again() {
 #[test]
 fn what_a_member_has_of_a_deleted_queue_is_its_own() {
     for expiry in [Span::ZERO, Span::from_secs(3600)] {
-        let mut world = World::new();
+        let mut world = World::in_turns(1);
         let client = world.connect("c");
         let member = world.connect_with(0, "m", Access::ALL, expiry);
         join(&mut world, member);
@@ -191,7 +191,7 @@ fn what_a_member_has_of_a_deleted_queue_is_its_own() {
 
 #[test]
 fn what_comes_back_from_a_member_still_expires_with_its_queue() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, client) = (world.connect("m"), world.connect("c"));
     world.queue(client, "q", &Terms::durable().with(|limits| limits.message_ttl = Some(Span::from_secs(5))));
     join(&mut world, member);
@@ -204,7 +204,7 @@ fn what_comes_back_from_a_member_still_expires_with_its_queue() {
 
 #[test]
 fn a_single_active_queue_serves_a_group_when_nobody_else_is_there() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, client) = (world.connect("m"), world.connect("c"));
     world.queue(client, "q", &Terms::durable().with(|limits| limits.single_active = true));
     join(&mut world, member);
@@ -214,7 +214,7 @@ fn a_single_active_queue_serves_a_group_when_nobody_else_is_there() {
 
 #[test]
 fn a_member_with_a_full_output_loses_nothing() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, client) = (world.connect("m"), world.connect("c"));
     join(&mut world, member);
     world.set_room(member, 2);
@@ -228,7 +228,7 @@ fn a_member_with_a_full_output_loses_nothing() {
 
 #[test]
 fn a_consumer_of_a_line_is_a_member_of_a_group_like_others() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, consumer, publisher) = (world.connect("m"), world.connect("c"), world.connect("p"));
     world.subscribe(member, "a/+", Some("g"), ONCE);
     world.consume_from(consumer, "$g/g/a/+", 4, Taking::on(2)).expect("it may");
@@ -247,7 +247,7 @@ fn a_consumer_of_a_line_is_a_member_of_a_group_like_others() {
 
 #[test]
 fn a_member_of_a_line_gives_back_what_it_has_when_it_dies() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (member, consumer, publisher) = (world.connect("m"), world.connect("c"), world.connect("p"));
     world.consume_from(consumer, "$g/g/a", 1, Taking::credit(3)).expect("it may");
     for number in 0..5 {
@@ -266,7 +266,7 @@ fn a_member_of_a_line_gives_back_what_it_has_when_it_dies() {
 
 #[test]
 fn what_a_group_of_lines_requeues_comes_again_and_what_it_rejects_does_not() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (consumer, publisher) = (world.connect("c"), world.connect("p"));
     world.consume_from(consumer, "$g/g/a", 1, Taking::default()).expect("it may");
     world.publish(publisher, firm("a", "0"));
@@ -283,7 +283,7 @@ fn what_a_group_of_lines_requeues_comes_again_and_what_it_rejects_does_not() {
 
 #[test]
 fn what_a_line_has_of_a_group_that_ended_does_not_come_to_another() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let (consumer, publisher, other) = (world.connect("c"), world.connect("p"), world.connect("o"));
     world.consume_from(consumer, "$g/g/a", 1, Taking::default()).expect("it may");
     world.publish(publisher, firm("a", "secret"));
@@ -297,7 +297,7 @@ fn what_a_line_has_of_a_group_that_ended_does_not_come_to_another() {
 
 #[test]
 fn a_group_of_lines_and_of_a_session_that_stays_keeps_messages_over_a_restart() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let stays = Span::from_secs(3600);
     let member = world.connect_with(0, "m", Access::ALL, stays);
     world.subscribe(member, "a", Some("g"), ONCE);
@@ -332,7 +332,7 @@ fn a_name_of_a_group_must_make_sense() {
 
 #[test]
 fn a_group_on_a_queue_named_as_a_source_is_the_queue() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let client = world.connect("c");
     world.queue(client, "q", &Terms::default());
     world.consume_from(client, "$g/q/$q/q", 1, Taking::default()).expect("it may");

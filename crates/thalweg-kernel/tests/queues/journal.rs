@@ -279,7 +279,7 @@ fn a_copy_that_is_led_elsewhere_does_not_change_the_one_in_the_queue() {
 
 #[test]
 fn what_a_member_that_stays_has_of_a_queue_goes_back_after_a_restart() {
-    let mut world = World::new();
+    let mut world = World::in_turns(1);
     let stays = Span::from_secs(3600);
     let (member, client) = (world.connect_with(0, "m", Access::ALL, stays), world.connect("c"));
     world.subscribe(member, &q("q"), Some("q"), Reliability::AtLeastOnce);

@@ -2,12 +2,12 @@
 
 use crate::world::{Taking, Terms, Who, World, firm, q, text};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{ExchangeKind, Limits, Outcome, Subscribed, Verdict};
+use thalweg_kernel::{ExchangeKind, Outcome, Subscribed, Verdict};
 use thalweg_model::{Reliability, Span};
 
 /// Three shards, somebody where the queues are and somebody elsewhere.
 fn apart() -> (World, Who, Who) {
-    let mut world = World::with(3, Limits::default());
+    let mut world = World::in_turns(3);
     let here = world.connect("here");
     let away = connect_away(&mut world, Span::ZERO);
     (world, here, away)

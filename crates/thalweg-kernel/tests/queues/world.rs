@@ -1,14 +1,15 @@
 //! Kernels, their links, the mail between them and what they write down.
 
+use crate::slow_mail::SlowMail;
 use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::{Record, State, message_at};
 use thalweg_kernel::{
     Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft, Effects, ExchangeKind,
-    ExchangeSpec, Fetch, Grants, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome,
-    QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement, ShardId,
-    ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Wish, exchange_address, home,
-    queue_address,
+    ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession,
+    Outcome, QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement,
+    ShardId, ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Wish, exchange_address,
+    home, queue_address,
 };
 use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
@@ -49,6 +50,9 @@ struct Link {
     got: VecDeque<Got>,
     /// Consumers that ended: line and number.
     ended: Vec<(u16, u32)>,
+    /// Its peer can be told that one line has ended.
+    ends_lines: bool,
+    lines_ended: Vec<u16>,
     closed: Option<CloseReason>,
     answers: Vec<Answer>,
     taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
@@ -79,10 +83,10 @@ impl Link {
 /// What kernels ask for.
 #[derive(Default)]
 pub struct Out {
-    shard: u16,
+    pub shard: u16,
     links: Vec<Link>,
-    mails: VecDeque<(ShardId, ShardId, ShardMessage)>,
-    fetches: Vec<(u16, Fetch)>,
+    pub mails: VecDeque<(ShardId, ShardId, ShardMessage)>,
+    pub fetches: Vec<(u16, Fetch)>,
     batch: Vec<u8>,
     /// The number of the batch.
     number: u64,
@@ -124,6 +128,14 @@ impl Effects for Out {
 
     fn disconnect(&mut self, link: LinkId, why: CloseReason) {
         self.link(link).closed = Some(why);
+    }
+
+    fn end_line(&mut self, link: LinkId, line: u16) -> bool {
+        let link = self.link(link);
+        if link.ends_lines {
+            link.lines_ended.push(line);
+        }
+        link.ends_lines
     }
 
     fn send(&mut self, shard: ShardId, message: ShardMessage) {
@@ -205,7 +217,7 @@ impl Effects for Out {
 
 /// What was written, in frames at rising places.
 #[derive(Default)]
-struct Disk {
+pub struct Disk {
     frames: Vec<(u64, Vec<u8>)>,
     state: State,
 }
@@ -220,7 +232,7 @@ impl Disk {
         place
     }
 
-    fn read(&self, place: u64, len: u32) -> Option<Message> {
+    pub fn read(&self, place: u64, len: u32) -> Option<Message> {
         let at = self.frames.partition_point(|(at, _)| *at <= place).checked_sub(1)?;
         let (at, bytes) = self.frames.get(at)?;
         let offset = (place - at) as usize;
@@ -256,9 +268,12 @@ pub struct World {
     pub kernels: Vec<Kernel>,
     /// Somebody has begun one, and messages are held there.
     pub has_transaction: bool,
+    /// Mail between shards moves only when it is carried.
+    pub is_slow: bool,
+    pub slow: SlowMail,
     limits: Limits,
-    out: Out,
-    disk: Disk,
+    pub out: Out,
+    pub disk: Disk,
     clients: u32,
 }
 
@@ -339,6 +354,7 @@ pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
         properties: None,
         ticket: 0,
         native: None,
+        stamp: None,
     }
 }
 
@@ -390,8 +406,13 @@ impl World {
     }
 
     pub fn with(shards: u16, limits: Limits) -> World {
-        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k", "x"].map(Into::into).into();
+        let ledger_prefixes = ["$q", "$x", "$q@plant", "a", "a%2Fb", "b", "k", "t", "x"].map(Into::into).into();
         World::without_prefixes(shards, Limits { ledger_prefixes, ..limits })
+    }
+
+    /// The same, where groups give at once whatever members can take, in turns.
+    pub fn in_turns(shards: u16) -> World {
+        World::with(shards, Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() })
     }
 
     /// Long queues are on disk only where no books are kept by prefix.
@@ -399,7 +420,17 @@ impl World {
         let limits = Limits { journal: true, ..limits };
         let kernels = kernels(&limits, shards);
         let now = Time::from_secs(1_000);
-        World { now, kernels, has_transaction: false, limits, out: Out::default(), disk: Disk::default(), clients: 0 }
+        World {
+            now,
+            kernels,
+            has_transaction: false,
+            is_slow: false,
+            slow: SlowMail::default(),
+            limits,
+            out: Out::default(),
+            disk: Disk::default(),
+            clients: 0,
+        }
     }
 
     /// The shard of all queues.
@@ -417,29 +448,12 @@ impl World {
         result
     }
 
-    fn write(&mut self) {
+    pub fn write(&mut self) {
         let batch = std::mem::take(&mut self.out.batch);
         if !batch.is_empty() {
             let place = self.disk.write(batch);
             self.kernels[usize::from(self.out.shard)].on_written(self.out.number, place);
             self.out.number += 1;
-        }
-    }
-
-    fn deliver_mails(&mut self) {
-        loop {
-            if let Some((from, to, mail)) = self.out.mails.pop_front() {
-                self.out.shard = to.0;
-                self.kernels[usize::from(to.0)].on_shard(from, mail, self.now, &mut self.out);
-            } else if let Some((shard, fetch)) = self.out.fetches.pop() {
-                self.out.shard = shard;
-                let messages = fetch.places.iter().map(|(place, len)| self.disk.read(*place, *len)).collect();
-                let kernel = &mut self.kernels[usize::from(shard)];
-                kernel.on_fetched(fetch.holder, fetch.question, messages, self.now, &mut self.out);
-            } else {
-                return;
-            }
-            self.write();
         }
     }
 
@@ -461,7 +475,7 @@ impl World {
             kernel.for_each_queue(|queue| in_queues += queue.messages);
             let mut elsewhere = 0;
             kernel.for_each_session(|session| elsewhere += session.waiting);
-            kernel.for_each_group(|group| elsewhere += group.waiting);
+            kernel.for_each_group(self.now, |group| elsewhere += group.waiting);
             assert_eq!(kernel.totals().waiting, in_queues + elsewhere, "what waits");
             if kernel.totals().waiting + kernel.totals().in_flight == 0 && !self.has_transaction {
                 assert_eq!(kernel.totals().queued_bytes, 0, "bytes of nothing");
@@ -496,6 +510,7 @@ impl World {
             access,
             user: None,
             dialect: "none",
+            known_as: None,
             grants: Grants::default(),
         };
         let opened = self.run(shard, |kernel, out, now| {
@@ -522,6 +537,8 @@ impl World {
             room: usize::MAX,
             got: VecDeque::new(),
             ended: Vec::new(),
+            ends_lines: false,
+            lines_ended: Vec::new(),
             closed: None,
             answers: Vec::new(),
             taken: VecDeque::new(),
@@ -778,6 +795,16 @@ impl World {
         std::mem::take(&mut self.out.link(who.link).ended)
     }
 
+    /// From now on one of its lines can be ended alone.
+    pub fn let_lines_end(&mut self, who: Who) {
+        self.out.link(who.link).ends_lines = true;
+    }
+
+    /// Lines that were ended for their silence.
+    pub fn lines_ended(&mut self, who: Who) -> Vec<u16> {
+        self.out.link(who.link).lines_ended.clone()
+    }
+
     /// Whether what a link is sent waits for the journal since this was asked last.
     pub fn was_held(&mut self, who: Who) -> bool {
         std::mem::take(&mut self.out.link(who.link).held)
@@ -816,6 +843,7 @@ impl World {
 
     pub fn restart_as(&mut self, shards: u16) {
         self.out.mails.clear();
+        self.slow.under_way.clear();
         self.out.fetches.clear();
         for link in &mut self.out.links {
             link.closed = Some(CloseReason::ShuttingDown);
@@ -842,6 +870,18 @@ impl World {
     /// Queues, exchanges, bindings and groups in the journal.
     pub fn groups_written(&self) -> usize {
         self.disk.state.counts().groups
+    }
+
+    /// Why a link was ended, if it was.
+    pub fn closed(&mut self, who: Who) -> Option<CloseReason> {
+        self.out.link(who.link).closed
+    }
+
+    /// How many messages wait in groups.
+    pub fn waiting_in_groups(&self) -> usize {
+        let mut waiting = 0;
+        self.kernels.iter().for_each(|kernel| kernel.for_each_group(self.now, |group| waiting += group.waiting));
+        waiting
     }
 
     pub fn dropped(&self, reason: thalweg_kernel::DropReason) -> u64 {

@@ -6,6 +6,7 @@
 mod keeping;
 mod lists;
 mod model;
+mod presence;
 mod reading;
 mod replies;
 mod rights;

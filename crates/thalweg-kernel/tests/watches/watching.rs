@@ -2,7 +2,7 @@
 
 use crate::world::{Event, Watch, Who, World, clear, draft, retained};
 use thalweg_kernel::{DropReason, Limits, Outcome, Pressure, WatchEnd, WatchRefused};
-use thalweg_model::Span;
+use thalweg_model::{Span, Time};
 
 fn one() -> (World, Who, Who) {
     let mut world = World::new(1);
@@ -238,9 +238,9 @@ fn operators_see_who_watches() {
     world.begin(reader, "a", 1);
     world.begin(reader, "a", 5);
     world.begin(reader, "b", 1);
-    let explained = world.kernels[0].explain("a", None);
+    let explained = world.kernels[0].explain("a", None, Time::ZERO);
     assert_eq!((explained.watches, explained.is_kept, explained.has_last_value), (2, false, false));
-    assert_eq!(world.kernels[0].explain("c", None).watches, 0);
+    assert_eq!(world.kernels[0].explain("c", None, Time::ZERO).watches, 0);
     assert_eq!(world.kernels[0].totals().watches, 3);
 }
 

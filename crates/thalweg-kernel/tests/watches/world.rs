@@ -5,7 +5,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
     Answer, Change, CloseReason, Closing, Delivery, Draft, DropReason, Effects, Fetch, Grants, Handover, Kernel,
-    LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome, Refusal, Safety, Sent, SessionId, ShardId,
+    KnownAs, LastValueWish, Ledger, Limits, LinkId, OpenSession, Outcome, Refusal, Safety, Sent, SessionId, ShardId,
     ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd, WatchId, WatchRefused, Wish, home,
 };
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
@@ -155,6 +155,7 @@ pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
         properties: None,
         ticket: 0,
         native: None,
+        stamp: None,
     }
 }
 
@@ -258,6 +259,7 @@ impl World {
             access,
             user: None,
             dialect: "none",
+            known_as: None,
             grants: Grants::default(),
         };
         let opened = self.run(shard, |kernel, out, now| {
@@ -268,10 +270,44 @@ impl World {
         Who { shard, session: opened.session, link }
     }
 
-    pub fn leave(&mut self, who: Who) {
-        self.run(who.shard, |kernel, out, now| {
-            kernel.close_link(who.session, who.link, Closing::Clean, None, now, out);
+    /// A session of this name, whose peer is known by another one; nothing if it is refused.
+    pub fn open(
+        &mut self,
+        shard: usize,
+        client: &str,
+        known_as: Option<KnownAs<'_>>,
+        fresh: bool,
+        expiry: Span,
+    ) -> Option<Who> {
+        self.out.links.push(VecDeque::new());
+        let link = LinkId(self.out.links.len() as u32 - 1);
+        let open = OpenSession {
+            client,
+            link,
+            fresh,
+            expiry,
+            in_flight_max: None,
+            will: None,
+            access: Access::ALL,
+            user: None,
+            dialect: "none",
+            known_as,
+            grants: Grants::default(),
+        };
+        let opened = self.run(shard, |kernel, out, now| {
+            let opened = kernel.open_session(open, now, out).ok()?;
+            kernel.start(opened.session, now, out);
+            Some(opened)
         });
+        Some(Who { shard, session: opened?.session, link })
+    }
+
+    pub fn leave(&mut self, who: Who) {
+        self.close(who, Closing::Clean);
+    }
+
+    pub fn close(&mut self, who: Who, how: Closing) {
+        self.run(who.shard, |kernel, out, now| kernel.close_link(who.session, who.link, how, None, now, out));
     }
 
     pub fn subscribe(&mut self, who: Who, filter: &str) {

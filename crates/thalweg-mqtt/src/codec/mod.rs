@@ -17,6 +17,7 @@ pub use auth::Auth;
 pub use connack::ConnAck;
 pub use connect::{Connect, ConnectOut, Peek, Will, WillOut, peek_connect};
 pub use disconnect::{Disconnect, DisconnectProps};
+pub use ping::PingReq;
 pub use publish::{Publish, PublishOut, TopicRef};
 pub use suback::SubAck;
 pub use subscribe::{RetainHandling, Subscribe, SubscribeFilters, SubscribeOptions, SubscribeOut};

@@ -5,8 +5,8 @@ use thalweg_wire::testkit::{Side, feed_bytewise, feed_whole, parse_transcript};
 use super::*;
 
 /// What a server hears, and what is left over.
-fn server_hears(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
-    let mut server = ServerSide::new(limits());
+fn server_hears(limits: ServerLimits, input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
+    let mut server = ServerSide::new(limits);
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
         let Some((consumed, event)) = server.handle_input(bytes)? else { return Ok(None) };
@@ -57,12 +57,16 @@ fn one_byte_at_a_time_says_the_same_as_all_at_once() {
         };
         // The session ends once; what came before it is repeated to make it long.
         let mut input = of(Side::Client);
-        let whole = server_hears(&input, false);
+        let whole = server_hears(transcripts::limits_of(name), &input, false);
         assert!(!whole.0.is_empty() || whole.1.is_err(), "{name}");
-        assert_eq!(whole, server_hears(&input, true), "{name}");
+        assert_eq!(whole, server_hears(transcripts::limits_of(name), &input, true), "{name}");
         let extra = bytes("30 [ 'a/b' [] \"x\" ] C0 00 32 [ 'a/b' 0001 [] ]");
         input.extend(extra.repeat(100));
-        assert_eq!(server_hears(&input, false), server_hears(&input, true), "{name}");
+        assert_eq!(
+            server_hears(transcripts::limits_of(name), &input, false),
+            server_hears(transcripts::limits_of(name), &input, true),
+            "{name}"
+        );
         if lines[0].mark == thalweg_wire::testkit::Mark::Canonical {
             let input = of(Side::Server);
             let whole = client_hears(&lines[0].bytes, &input, false);

@@ -76,6 +76,9 @@ fn a_server_that_exceeds_the_clients_receive_maximum_is_cut_off() {
     }
     client.puback(1, ReasonCode::Success, &mut Vec::new());
     client_event(&mut client, &bytes("32 [ 't' 0003 [] ]"));
+    // Unless the client says that it does not mind.
+    client.tolerate_excess();
+    client_event(&mut client, &bytes("32 [ 't' 0004 [] ]"));
 }
 
 /// [MQTT-3.1.2-24] [MQTT-3.1.2-25] [MQTT-3.4.2-2] [MQTT-3.4.2-3] [MQTT-3.9.2-1] [MQTT-3.9.2-2] [MQTT-3.14.2-3]

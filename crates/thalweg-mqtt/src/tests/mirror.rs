@@ -21,6 +21,19 @@ fn publish_out<'a>(p: &'a Publish<'_>, subscription_ids: &'a [u32]) -> PublishOu
     }
 }
 
+fn ack_out(
+    packet: PacketType,
+    id: u16,
+    reason: ReasonCode,
+    load: &Option<Load>,
+    client: &mut ClientSide,
+    out: &mut Vec<u8>,
+) {
+    let user = load.map(|load| [(load::ACK_PROPERTY, load.expect("a report").text())]);
+    let info = Info { user: user.as_ref().map(|user| user as &dyn TextPairs), ..Info::default() };
+    client.ack_with(packet, id, reason, &info, out);
+}
+
 /// Repeats what the server heard, as the client would say it.
 pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Vec<u8>) {
     let none = Info::default();
@@ -63,8 +76,8 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
             client.connect(&connect, out).expect("it fits");
         }
         Event::Publish(p) => client.publish(&publish_out(p, &[]), out).expect("it fits"),
-        Event::PubAck { id, reason } => client.ack_with(PacketType::PubAck, *id, *reason, &none, out),
-        Event::PubRec { id, reason } => client.ack_with(PacketType::PubRec, *id, *reason, &none, out),
+        Event::PubAck { id, reason, load } => ack_out(PacketType::PubAck, *id, *reason, load, client, out),
+        Event::PubRec { id, reason, load } => ack_out(PacketType::PubRec, *id, *reason, load, client, out),
         Event::PubRel { id, reason } => client.ack_with(PacketType::PubRel, *id, *reason, &none, out),
         Event::PubComp { id, reason } => client.ack_with(PacketType::PubComp, *id, *reason, &none, out),
         Event::Subscribe(s) => {
@@ -78,7 +91,9 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
             let u = UnsubscribeOut { id: u.id, filters: &filters, user: Some(&u.properties) };
             client.unsubscribe(&u, out).expect("it fits");
         }
-        Event::PingReq => client.ping(out),
+        Event::PingReq(PingReq::Report(report)) => assert!(client.ping_with(report, out)),
+        Event::PingReq(_) => client.ping(out),
+        Event::PassedOver => {}
         Event::Disconnect(d) => {
             let props = DisconnectProps {
                 reason_string: d.properties.reason_string(),

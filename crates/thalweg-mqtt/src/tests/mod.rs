@@ -8,6 +8,7 @@ mod mutations;
 mod pair;
 mod peek;
 mod properties;
+mod reports;
 mod roundtrip;
 mod transcripts;
 

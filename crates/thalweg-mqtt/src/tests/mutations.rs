@@ -111,7 +111,9 @@ fn damaged_packets_are_faults_or_events_and_never_a_panic() {
         if line.side == Side::Client && packet.first().is_some_and(|first| first >> 4 == 1) {
             feed_server(&mut ServerSide::new(limits()), &packet);
         } else {
-            let (mut client, mut server) = plain_pair(version);
+            let limits = ServerLimits { load_reports: round % 2 == 0, ..limits() };
+            let connect = ConnectOut { version, client_id: "c", ..ConnectOut::default() };
+            let (mut client, mut server) = pair(&connect, limits);
             feed_server(&mut server, &packet);
             feed_client(&mut client, &packet);
         }

@@ -73,7 +73,7 @@ fn subscriptions_and_pings_are_answered_under_their_identifier() {
         assert_eq!((a.id, a.codes().len()), (id, if version.is_v5() { 2 } else { 0 }));
         (there, back) = (Vec::new(), Vec::new());
         client.ping(&mut there);
-        assert!(matches!(server_event(&mut server, &there), Event::PingReq));
+        assert!(matches!(server_event(&mut server, &there), Event::PingReq(PingReq::Plain)));
         server.pingresp(&mut back);
         assert!(matches!(client_event(&mut client, &back), ClientEvent::PingResp));
     }

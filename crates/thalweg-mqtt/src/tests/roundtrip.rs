@@ -246,7 +246,7 @@ proptest! {
             prop_assert_eq!((a.id, a.reason, a.properties.reason_string()), (id, reason, info.reason_string));
             wire.clear();
             client.ack_with(packet, id, reason, &info, &mut wire);
-            let (Event::PubAck { id: i, reason: r } | Event::PubRec { id: i, reason: r } | Event::PubRel { id: i, reason: r }
+            let (Event::PubAck { id: i, reason: r, .. } | Event::PubRec { id: i, reason: r, .. } | Event::PubRel { id: i, reason: r }
                 | Event::PubComp { id: i, reason: r }) = server_event(&mut server, &wire) else { panic!("not an acknowledgement") };
             prop_assert_eq!((i, r), (id, reason));
         }

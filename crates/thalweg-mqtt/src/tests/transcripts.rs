@@ -12,8 +12,14 @@ pub(super) const ALL: &[(&str, &str)] = &[
     ("mqtt5-auth", include_str!("../../transcripts/mqtt5-auth.txt")),
     ("mqtt5-goodbye", include_str!("../../transcripts/mqtt5-goodbye.txt")),
     ("mqtt5-refused", include_str!("../../transcripts/mqtt5-refused.txt")),
+    ("mqtt5-load", include_str!("../../transcripts/mqtt5-load.txt")),
     ("mqtt311-refused", include_str!("../../transcripts/mqtt311-refused.txt")),
 ];
+
+/// Limits of the server in this transcript.
+pub(super) fn limits_of(name: &str) -> ServerLimits {
+    ServerLimits { load_reports: name == "mqtt5-load", ..limits() }
+}
 
 fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
     match (server.handle_input(&line.bytes), &line.mark) {
@@ -50,7 +56,7 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
     for (name, text) in ALL {
         let lines = parse_transcript(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(!lines.is_empty());
-        let (mut client, mut server) = (ClientSide::new(1 << 20), ServerSide::new(limits()));
+        let (mut client, mut server) = (ClientSide::new(1 << 20), ServerSide::new(limits_of(name)));
         for line in &lines {
             let at = format!("transcripts/{name}.txt:{}", line.number);
             match line.side {

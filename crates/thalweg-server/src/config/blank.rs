@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use thalweg_kernel::GroupStrategy;
 use thalweg_model::Span;
 
 use super::settings::*;
@@ -89,6 +90,8 @@ impl Config {
                 max_linger: Span::ZERO,
             },
             last_values: LastValues { keep: Vec::new(), messages_max: 0, bytes_max: 0 },
+            dedup: Dedup { publishers_max: 0, expiry: Span::ZERO },
+            presence: Presence { enabled: false, offline: None, offline_max: 0 },
             ledger: Ledger { prefixes: Vec::new() },
             mqtt: Mqtt {
                 receive_maximum: 0,
@@ -103,6 +106,7 @@ impl Config {
                 subscription_identifiers: false,
                 response_information: String::new(),
                 server_reference: String::new(),
+                load_reports: LoadReports::Off,
             },
             amqp: Amqp {
                 heartbeat: Span::ZERO,
@@ -128,6 +132,7 @@ impl Config {
                 ack_timeout: Span::ZERO,
                 ack_random_percent: 0,
                 max_retransmit: 0,
+                adaptive_timeout: false,
                 nstart: 0,
                 probing_rate: 0,
                 queue: 0,
@@ -157,7 +162,14 @@ impl Config {
                 take_timeout: Span::ZERO,
                 idle_timeout: None,
             },
-            groups: Groups { strategy: GroupStrategy::RoundRobin, messages_max: 0, bytes_max: 0, settle_timeout: None },
+            groups: Groups {
+                // Unlike the default, as everything here is.
+                strategy: GroupStrategy::RoundRobin,
+                policies: Vec::new(),
+                messages_max: 0,
+                bytes_max: 0,
+                settle_timeout: None,
+            },
             sys: Sys { interval: None },
         }
     }

@@ -104,6 +104,11 @@ impl Key {
         })
     }
 
+    /// Whether a file has a header in brackets for it.
+    fn is_written_like_a_table(&self) -> bool {
+        matches!(self.kind, Kind::Policies | Kind::GroupPolicies { .. })
+    }
+
     /// Whether a plain `0` can only mean "none".
     fn leaves_out_zero(&self) -> bool {
         match self.kind {
@@ -200,7 +205,7 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
         .collect();
     tables.push("listeners".to_owned());
     // These are keys, and written like tables.
-    tables.extend(KEYS.iter().filter(|key| key.kind == Kind::Policies).map(|key| key.name.to_owned()));
+    tables.extend(KEYS.iter().filter(|key| key.is_written_like_a_table()).map(|key| key.name.to_owned()));
     tables.dedup();
     nearest(name, tables.iter().map(String::as_str)).map(str::to_owned)
 }

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Address, Filter, Span};
 
+use super::policies::{self, GroupPolicy};
 use super::settings::Bind;
 use super::words::Fsync;
 
@@ -42,6 +44,8 @@ pub enum Kind {
     SizeRate,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// How a shared subscription chooses, by any name that the kernel understands.
+    Strategy,
     /// Text.
     Text,
     /// The path of a file that must exist.
@@ -56,6 +60,11 @@ pub enum Kind {
     Addresses,
     /// Topic filters, each with a sync policy.
     Policies,
+    /// What is said of shared subscriptions by filter, at most so many entries.
+    GroupPolicies {
+        /// Most.
+        max: usize,
+    },
     /// Topic filters, at most so many.
     Filters {
         /// Most.
@@ -103,7 +112,7 @@ pub enum Value {
     Number(u64),
     /// A [`Kind::Duration`].
     Length(Span),
-    /// A [`Kind::Word`] or [`Kind::Text`].
+    /// A [`Kind::Word`], [`Kind::Strategy`] or [`Kind::Text`].
     Text(String),
     /// A [`Kind::File`] or [`Kind::Path`].
     Path(PathBuf),
@@ -115,6 +124,8 @@ pub enum Value {
     Addresses(Vec<IpAddr>),
     /// A [`Kind::Policies`], in the order of the filters, each once.
     Policies(Vec<(Filter, Fsync)>),
+    /// A [`Kind::GroupPolicies`], in the order of their author.
+    GroupPolicies(Vec<GroupPolicy>),
     /// A [`Kind::Filters`], in order, each once.
     Filters(Vec<Filter>),
     /// A [`Kind::Prefixes`] or [`Kind::Names`], in order, each once.
@@ -137,6 +148,7 @@ impl Kind {
                 Ok(Value::Addresses(addresses?))
             }
             Kind::Policies => self.policies(written).map(Value::Policies),
+            Kind::GroupPolicies { max } => policies::parse(written, *max).map(Value::GroupPolicies),
             Kind::Filters { max } => self.filters(written, *max).map(Value::Filters),
             Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
             Kind::Names { max } => self.names(written, *max).map(Value::Names),
@@ -189,6 +201,10 @@ impl Kind {
                 Some(word) => Ok(Value::Text((*word).to_owned())),
                 None => Err(self.refuses(&format!("\"{text}\""))),
             },
+            Kind::Strategy => match GroupStrategy::named(text) {
+                Some(strategy) => Ok(Value::Text(strategy.name().to_owned())),
+                None => Err(self.refuses(&format!("\"{text}\""))),
+            },
             Kind::Text => Ok(Value::Text(text.to_owned())),
             Kind::File | Kind::Path => Ok(Value::Path(base.join(text))),
             Kind::Socket => self.socket(text).map(Value::Socket),
@@ -202,9 +218,12 @@ impl Kind {
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Addresses | Kind::Policies | Kind::Filters { .. } | Kind::Prefixes { .. } | Kind::Names { .. } => {
-                Err(self.refuses("one value"))
-            }
+            Kind::Addresses
+            | Kind::Policies
+            | Kind::GroupPolicies { .. }
+            | Kind::Filters { .. }
+            | Kind::Prefixes { .. }
+            | Kind::Names { .. } => Err(self.refuses("one value")),
         }
     }
 
@@ -230,6 +249,7 @@ impl Kind {
             Kind::Rate => "a number per second, such as 1000/s".into(),
             Kind::SizeRate => "bytes per second, such as 1MiB/s".into(),
             Kind::Word(words) => one_of(words),
+            Kind::Strategy => one_of(GroupStrategy::WORDS),
             Kind::Text => "text".into(),
             Kind::File => "the path of a file".into(),
             Kind::Path => "a path".into(),
@@ -245,6 +265,7 @@ impl Kind {
                  plant/+=interval outside the file)",
                 one_of(Fsync::WORDS)
             ),
+            Kind::GroupPolicies { max } => policies::expectation(*max),
             Kind::Filters { max } => {
                 format!(
                     "a list of at most {max} topic filters, such as [\"plant/#\", \"+/state\"] (or a,b outside the file)"
@@ -272,6 +293,7 @@ impl Kind {
             Kind::Rate => "rate per second",
             Kind::SizeRate => "bytes per second",
             Kind::Word(_) => "word",
+            Kind::Strategy => "strategy",
             Kind::Text => "text",
             Kind::File => "file",
             Kind::Path => "path",
@@ -279,6 +301,7 @@ impl Kind {
             Kind::Bind => "address and port, or path",
             Kind::Addresses => "list of addresses",
             Kind::Policies => "table of policies",
+            Kind::GroupPolicies { .. } => "list of policies",
             Kind::Filters { .. } => "list of topic filters",
             Kind::Prefixes { .. } => "list of topic prefixes",
             Kind::Names { .. } => "list of names",
@@ -307,6 +330,7 @@ impl Kind {
             (Value::Socket(socket), _) => quoted(&socket.to_string()),
             (Value::Bind(bind), _) => quoted(&bind.to_string()),
             (Value::Addresses(all), _) => list(all.iter().map(|address| quoted(&address.to_string())).collect()),
+            (Value::GroupPolicies(all), _) => policies::show(all),
             (Value::Filters(all), _) => list(all.iter().map(|filter| quoted(&filter.to_string())).collect()),
             (Value::Names(all), _) => list(all.iter().map(|name| quoted(name)).collect()),
             (Value::Policies(all), _) => {
@@ -469,8 +493,10 @@ impl Kind {
             Kind::Duration { .. } => "a duration with its unit",
             Kind::Rate | Kind::SizeRate => "a rate",
             Kind::Word(_) => "one of its words",
+            Kind::Strategy => "a strategy",
             Kind::Addresses => "a list of IP addresses",
             Kind::Policies => "a table of policies",
+            Kind::GroupPolicies { .. } => "a list of policies",
             Kind::Filters { .. } => "a list of topic filters",
             Kind::Prefixes { .. } => "a list of topic prefixes",
             Kind::Names { .. } => "a list of names",
@@ -485,7 +511,7 @@ impl Kind {
     }
 }
 
-fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
+pub(super) fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
     Fault { what: what.into(), mend: mend.into() }
 }
 
@@ -507,7 +533,7 @@ fn policy_of(filter: &str, policy: &str) -> Result<(Filter, Fsync), Fault> {
     filter_of(filter).map(|filter| (filter, policy))
 }
 
-fn filter_of(filter: &str) -> Result<Filter, Fault> {
+pub(super) fn filter_of(filter: &str) -> Result<Filter, Fault> {
     if filter.starts_with("$share/") {
         let what = format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
         return Err(fault(what, "Write the filter that stands behind the group's name"));

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use thalweg_model::{Filter, Span};
 
 use super::kind::Value;
+use super::policies::GroupPolicy;
 use super::settings::{Bind, Config, Listener};
 use super::words::Fsync;
 
@@ -145,6 +146,19 @@ impl Landing for Vec<(Filter, Fsync)> {
     }
     fn to_value(&self) -> Value {
         if self.is_empty() { Value::Unset } else { Value::Policies(self.clone()) }
+    }
+}
+
+impl Landing for Vec<GroupPolicy> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Vec::new()),
+            Value::GroupPolicies(policies) => Some(policies),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Value {
+        if self.is_empty() { Value::Unset } else { Value::GroupPolicies(self.clone()) }
     }
 }
 

@@ -12,6 +12,7 @@ mod kind;
 mod landing;
 mod load;
 mod nearest;
+mod policies;
 mod reload;
 mod settings;
 mod sources;
@@ -22,6 +23,7 @@ pub use error::*;
 pub use explain::{Change, reference};
 pub use keys::{Key, Reload};
 pub use kind::{Kind, Value};
+pub use policies::GroupPolicy;
 pub use settings::*;
 pub use words::*;
 

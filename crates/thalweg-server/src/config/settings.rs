@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
+use super::policies::GroupPolicy;
 use super::words::*;
 
 /// The whole configuration, checked.
@@ -42,6 +44,10 @@ pub struct Config {
     pub journal: Journal,
     /// `last_values.*`
     pub last_values: LastValues,
+    /// `dedup.*`
+    pub dedup: Dedup,
+    /// `presence.*`
+    pub presence: Presence,
     /// `ledger.*`
     pub ledger: Ledger,
     /// `mqtt.*`
@@ -337,6 +343,26 @@ pub struct LastValues {
     pub bytes_max: usize,
 }
 
+/// `dedup.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dedup {
+    /// Publishers that are known by their stamps.
+    pub publishers_max: usize,
+    /// How long one is known that is idle.
+    pub expiry: Span,
+}
+
+/// `presence.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Presence {
+    /// Whether it is told who comes and goes.
+    pub enabled: bool,
+    /// How long it is remembered of who has left; `None`: not at all.
+    pub offline: Option<Span>,
+    /// Of how many, at the most.
+    pub offline_max: usize,
+}
+
 /// `ledger.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
@@ -371,6 +397,8 @@ pub struct Mqtt {
     pub response_information: String,
     /// Where clients are told to go instead; empty serves them here.
     pub server_reference: String,
+    /// Whether clients may report their load in PINGREQ.
+    pub load_reports: LoadReports,
 }
 
 /// `amqp.*`
@@ -424,6 +452,8 @@ pub struct Coap {
     pub ack_random_percent: u16,
     /// MAX_RETRANSMIT.
     pub max_retransmit: u8,
+    /// The first wait follows the measured round trip.
+    pub adaptive_timeout: bool,
     /// NSTART.
     pub nstart: u8,
     /// PROBING_RATE, in bytes a second.
@@ -487,6 +517,8 @@ pub struct Coap {
 pub struct Groups {
     /// How the next member is chosen.
     pub strategy: GroupStrategy,
+    /// What holds for some filters, in the order in which they are looked at.
+    pub policies: Vec<GroupPolicy>,
     /// Most messages waiting for one group.
     pub messages_max: usize,
     /// Most bytes waiting for one group.

@@ -189,7 +189,7 @@ pub(super) fn variable_for(name: &str) -> String {
     format!("{PREFIX}{}", name.replace('.', "__").to_uppercase())
 }
 
-fn written(value: &Spanned<DeValue<'_>>) -> Written {
+pub(super) fn written(value: &Spanned<DeValue<'_>>) -> Written {
     match value.get_ref() {
         DeValue::String(text) => Written::Quoted(text.to_string()),
         // The radix is kept because a file mode in decimal is a mistake, in octal it is none.

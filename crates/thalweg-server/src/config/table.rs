@@ -5,8 +5,8 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Filters, Flag, Mode, Names, Path, Policies, Prefixes, Rate, Size,
-    SizeRate, Socket, Text, Word,
+    self, Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names, Path, Policies, Prefixes,
+    Rate, Size, SizeRate, Socket, Strategy, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -358,6 +358,28 @@ keys! {
     broker last_values.bytes_max: Size { min: KIB, max: TIB }, default "256MiB", Now;
         "Most bytes of these, likewise.";
 
+    broker dedup.publishers_max: Count { min: 1, max: 10_000_000 }, default "10000", Now;
+        "Publishers whose stamped messages are told from repetitions; each takes 1 KiB of memory. When more come, those \
+         that were idle for longest are forgotten; a user that has more than half of them makes only its own be \
+         forgotten.";
+    broker dedup.expiry: expiry(1), default "7d" none "never", Now;
+        "A publisher that has sent nothing with a stamp for this long may be forgotten. What it repeats after that is \
+         taken for new.";
+
+    broker presence.enabled: Flag, default "false", NewConnections;
+        "Whether it is told which clients come and go: each that has a name gets a retained message at \
+         `$presence/<name>`, which says since when it is online or offline, by which protocol, and why it left. The name is \
+         an MQTT client id that the client chose, the `client-id` of STOMP, the connection name of AMQP, the \
+         identity of CoAP over DTLS; in a virtual host it is at `$presence@<virtual host>/<name>`. Off, because it tells \
+         whoever may read these topics who is there, and takes half a KiB for each client and a message whenever one comes or \
+         goes; then nobody can subscribe to them either. Nobody but the broker may publish there.";
+    broker presence.offline: seconds(1, 30 * 86_400), default "1h" none "off", Now;
+        "How long it is remembered of a client that it is offline. `off`: its message is told to who is there, \
+         and none stays.";
+    broker presence.offline_max: Count { min: 0, max: 10_000_000 }, default "10000", Now;
+        "Most clients of which it is remembered that they are offline, so that names that come only once do not add up. Of \
+         more nothing stays, as with `off`.";
+
     broker ledger.prefixes: Prefixes { max: 1000 }, default "", Restart;
         "Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below \
          it, but for what a longer prefix in the list counts. The books are in the metrics, in /v1/ledger and in \
@@ -393,6 +415,11 @@ keys! {
     broker mqtt.server_reference: Text, default "", NewConnections;
         "Address of another server. If set, new clients are not served here: MQTT 5 clients are sent there with \
          \"use another server\", MQTT 3 clients refused with \"server unavailable\".";
+    broker mqtt.load_reports: Word(LoadReports::WORDS), default "announced", NewConnections;
+        "Whether MQTT 5 clients that are members of shared subscriptions may report in PINGREQ how much they have to do. \
+         `announced` says so to every client when it connects (user property `x-lb-report`) and takes reports from all; \
+         `off` treats such a packet as what it is to the specification, malformed. Reports in PUBACK and to `$load/report` \
+         need no leave.";
 
     broker amqp.heartbeat: keep_alive(), default "60s", NewConnections;
         "Heartbeat interval proposed to AMQP clients, who may choose another. A peer that says nothing for twice the \
@@ -447,6 +474,11 @@ keys! {
     broker coap.max_retransmit: Count { min: 0, max: 20 }, default "4", Now;
         "How often a confirmable CoAP message is sent again. An observer that acknowledges none of them is forgotten. \
          This is MAX_RETRANSMIT.";
+    broker coap.adaptive_timeout: Flag, default "false", Now;
+        "Whether the first wait follows the measured round trip to a peer, from 100 ms on, instead of being \
+         `coap.ack_timeout`, which then is for peers of whom nothing is known. A message is sent again as often as fits \
+         into the time that RFC 7252 gives it (45 s), each wait twice the one before. Where a quarter of all datagrams \
+         is lost, an observer hears of a change after 0.3 s on average, not after 4 s.";
     broker coap.nstart: Count { min: 1, max: 255 }, default "1", Now;
         "Confirmable CoAP messages on the way to one peer at once. Further ones wait. This is NSTART; RFC 7252 allows \
          more than 1 only with congestion control of another kind.";
@@ -523,18 +555,37 @@ keys! {
         "How long a CoAP client over TCP, TLS or WebSocket may say nothing. After half of that it is asked by a Ping, which \
          every client answers; so this finds those that are gone. `tcp_keep_alive` of the listener does so, too.";
 
-    broker groups.strategy: Word(GroupStrategy::WORDS), default "round-robin", Now;
-        "How a shared subscription chooses the member that gets the next message: in turn, by chance, the same \
-         until it fails, the one with fewest unacknowledged messages, or by publisher or topic so that order is \
-         kept.";
+    broker groups.strategy: Strategy, default "adaptive", Now;
+        "How a shared subscription chooses the member that gets the next message. `adaptive`: whoever is expected to be done \
+         with it first, by acknowledgements, reports of its load and what else the broker sees; messages wait in the \
+         group until somebody is about to be free. `round-robin`: each in turn. `random`: by chance. `sticky`: the same \
+         until it cannot take more. `least-outstanding`: the one with fewest unacknowledged messages. `weighted`: in turn, \
+         by the weights that members named. `hash-client`, `hash-topic`: by publisher or topic, so that what belongs \
+         together stays together. `score`: by reports alone, as in the thesis that introduced them. Other names for the \
+         same are understood: `lbect`, `expected-completion-time`, `dynamic`; `rr`, `round-robin-per-group`, \
+         `alternating`, `turn`, `single-active-round-robin`; `local`, `prefer-local`, `local-only` (by chance: there is \
+         one machine); `failover`, `single-active-consumer`; `least-inflight`, `least-connections`, `least-request`, \
+         `least-pending`; `weighted-round-robin`, `wrr`; `hash`, `hash-clientid`, `hash-publisher`; `hash-address`, \
+         `consistent-hash`; `state-aware`; with `_` for `-`, too.";
+    broker groups.policies: GroupPolicies { max: 1000 }, default "", Now;
+        "What holds for some shared subscriptions, by filter: of the entries the first whose `filter` covers the \
+         subscription's own counts, and what it leaves out is as elsewhere. `strategy` and `settle_timeout` are like the \
+         keys of that name. `order` is `publisher` or `topic`: a message goes to no other member while an earlier \
+         one of its publisher, or topic, is unacknowledged; with `off` members decide. `upgrade_qos = true` delivers \
+         QoS 0 publishes with the QoS that members subscribed with, so that slow members are seen and nothing is lost \
+         with them; MQTT has no such rule.";
     broker groups.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
         "Most messages that wait for one shared subscription when no member can take them. Further ones are dropped and \
          counted.";
     broker groups.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
         "Most bytes that wait for one shared subscription. Further messages are dropped and counted.";
-    broker groups.settle_timeout: seconds(1, 7 * 86_400), default "30s" none "off", Now;
-        "Time a member has to acknowledge a QoS 1 message of a shared subscription before another member gets it \
-         too. Work that takes longer needs a longer time, or is done twice.";
+    broker groups.settle_timeout: SETTLE_TIMEOUT, default "30s" none "off", Now;
+        "Time a member has to acknowledge QoS 1 messages of a shared subscription. Then its connection is closed, if another \
+         member is there that has not fallen silent, too, and what it had goes to others: as long as it is open MQTT allows \
+         no second copy. Work that takes longer needs a longer time, or is done twice. `adaptive` closes sooner who has \
+         been silent for 2 seconds and for 30 times as long as its work takes, unless an entry of `groups.policies` names \
+         a time: all members of its groups have that long. Who comes back gets one message until it has acknowledged \
+         one, and from the second time on waits for that.";
 
     broker sys.interval: seconds(1, 86_400), default "10s" none "off", Now;
         "Time between two rounds of statistics under $SYS.";
@@ -586,6 +637,9 @@ const fn expiry(least: u64) -> Kind {
 const fn seconds(least: u64, most: u64) -> Kind {
     Duration { min: Span::from_secs(least), max: Span::from_secs(most), step: NANO }
 }
+
+/// How long a member may take.
+pub(super) const SETTLE_TIMEOUT: Kind = seconds(1, 7 * 86_400);
 
 const NANO: Span = Span::from_nanos(1);
 const KIB: u64 = 1 << 10;

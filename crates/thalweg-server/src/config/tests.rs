@@ -715,6 +715,11 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
         Kind::Policies => vec![Value::Policies(vec![(Filter::new("a/#").expect("legal"), Fsync::Never)])],
+        Kind::Strategy => vec![Value::Text("sticky".into())],
+        Kind::GroupPolicies { .. } => {
+            let written = Written::Loose("[{ filter = \"a/#\", upgrade_qos = true }]".into());
+            vec![key.parse(&written, Path::new("")).expect("valid")]
+        }
         Kind::Filters { .. } => vec![Value::Filters(vec![Filter::new("a/#").expect("legal")])],
         Kind::Prefixes { .. } | Kind::Names { .. } => vec![Value::Names(vec!["a".into()])],
     };

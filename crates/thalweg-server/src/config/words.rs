@@ -2,6 +2,7 @@
 
 use super::kind::Value;
 use super::landing::Landing;
+use thalweg_kernel::GroupStrategy;
 
 /// An enum whose variants each have one spelling in the configuration.
 macro_rules! words {
@@ -240,20 +241,36 @@ words! {
 }
 
 words! {
-    /// How a shared subscription chooses the member that gets the next message.
-    GroupStrategy {
-        /// Each in turn.
-        RoundRobin = "round-robin",
-        /// By chance.
-        Random = "random",
-        /// The same member until it leaves or is full.
-        Sticky = "sticky",
-        /// The member with the fewest unsettled messages.
-        LeastOutstanding = "least-outstanding",
-        /// By the publisher's client id, so that one publisher's messages stay together.
-        HashClient = "hash-client",
-        /// By the topic, so that one topic's messages stay together.
-        HashTopic = "hash-topic",
+    /// What of a shared subscription must stay in order.
+    GroupOrder {
+        /// One publisher's messages.
+        Publisher = "publisher",
+        /// The messages of one topic.
+        Topic = "topic",
+        /// What members ask for.
+        Off = "off",
+    }
+}
+
+words! {
+    /// Whether MQTT 5 clients may report their load in PINGREQ.
+    LoadReports {
+        /// They may, and are told so when they connect.
+        Announced = "announced",
+        /// They may not: as the specification has it, such a packet is malformed.
+        Off = "off",
+    }
+}
+
+impl Landing for GroupStrategy {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Text(name) => GroupStrategy::named(&name),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.name().to_owned())
     }
 }
 

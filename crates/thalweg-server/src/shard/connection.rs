@@ -4,7 +4,7 @@ use crate::lobby::{PeerInfo, Slot, Socket};
 use crate::transport::Transport;
 use std::net::SocketAddr;
 use thalweg_kernel::LinkId;
-use thalweg_model::Time;
+use thalweg_model::{Span, Time};
 
 /// A socket and its buffers. The protocol machine is in [`thalweg_fronts::Links`] under the same number.
 pub(crate) struct Connection {
@@ -44,6 +44,10 @@ pub(crate) struct Connection {
     pub(crate) hears_parts: bool,
     /// Its front has timers of its own, and when the earliest that is set fires.
     pub(crate) front_due: Option<Time>,
+    /// Its session is a member of a shared subscription, as far as has been noticed.
+    pub(crate) shares: bool,
+    /// The shortest round trip of the network that was measured.
+    pub(crate) round_trip: Span,
     /// Its output buffer is large; it is given back when it is not used for a while.
     pub(crate) fat: bool,
     /// When a whole packet last came.

@@ -6,7 +6,7 @@
 use super::Shard;
 use crate::door::Visitor;
 use thalweg_fronts::LoginAsk;
-use thalweg_kernel::{LinkId, ShardMessage};
+use thalweg_kernel::{CloseReason, Evicted, LinkId, ShardMessage};
 
 impl Shard {
     /// Carries out everything that has gathered.
@@ -37,6 +37,9 @@ impl Shard {
                     }
                 }
             }
+            if ended.iter().any(|(_, why)| *why == CloseReason::Stalled) {
+                self.tell_evicted();
+            }
             for (id, why) in ended {
                 tracing::debug!(link = id.0, ?why, "closing");
                 self.start_closing(id);
@@ -57,6 +60,23 @@ impl Shard {
             }
         }
     }
+
+    /// Says whose connections end because they kept what others could have worked on.
+    fn tell_evicted(&mut self) {
+        for Evicted { client, group, filter, returned, strikes } in self.kernel.take_evicted() {
+            tracing::warn!(
+                %client,
+                %group,
+                %filter,
+                returned,
+                strikes,
+                "disconnected: it did not acknowledge messages of a shared subscription in time, and other members get \
+                 them; the client is at fault, or its network: see why it hangs. If its work takes that long, give its \
+                 filter a longer settle_timeout in groups.policies"
+            );
+        }
+    }
+
     /// Who is at the other end of a link, and what tells it from others of its number.
     fn visitor(&mut self, id: LinkId) -> Option<(u64, Visitor)> {
         if let Some(connection) = self.connections.get_mut(id) {

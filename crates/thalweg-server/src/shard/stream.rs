@@ -217,6 +217,7 @@ impl Shard {
             self.watch_life(id);
         }
         self.watch_front(id);
+        self.watch_member(id);
         let Some(link) = self.links.get(id) else { return };
         if let Some(until) = link.pause_until {
             self.wheel.set(until, id, serial, Deadline::Resume);
@@ -418,6 +419,7 @@ impl Shard {
         if connection.blocked {
             return;
         }
+        let writes_before = self.counts.writes;
         let sampled = self.counts.writes.is_multiple_of(SAMPLE_EVERY);
         let before = if sampled { clock::nanos() } else { 0 };
         let result = match &mut connection.transport {
@@ -465,6 +467,7 @@ impl Shard {
             self.stages.record(Stage::NetWrite, clock::nanos() - before);
         }
         match result {
+            Ok(()) if connection.shares && self.counts.writes > writes_before => self.look_for_rest(id),
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.blocked = true,
             Err(error) => {
@@ -478,9 +481,10 @@ impl Shard {
     fn after_flush(&mut self, id: LinkId) {
         self.watch_front(id);
         let waiting = self.waiting(id);
-        let low = self.settings.links.output_high / 2;
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Some(link) = self.links.get_mut(id) else { return };
+        let low = self.settings.links.output_high.min(link.output_high()) / 2;
+        let is_full = connection.shares && connection.blocked;
         if waiting == 0 {
             connection.slow = false;
             let is_fat = link.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES;
@@ -494,6 +498,10 @@ impl Shard {
         } else {
             link.slim_down(low);
         }
+        if is_full {
+            self.links.on_full(id, &mut self.kernel);
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return };
         if waiting <= low {
             if connection.held {
                 // It may have been held because it did not take our answers.
@@ -503,7 +511,9 @@ impl Shard {
             if connection.stalled_since.is_some() {
                 self.end_stall(id);
             }
-            self.links.on_drained(id, self.now, &mut self.kernel);
+            if !is_full {
+                self.links.on_drained(id, self.now, &mut self.kernel);
+            }
             if held {
                 self.queue(id);
             }

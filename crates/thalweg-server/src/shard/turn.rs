@@ -353,6 +353,7 @@ impl Shard {
         }
         self.links.on_login(link, answer, self.now, &mut self.kernel);
         self.watch_life(link);
+        self.watch_member(link);
     }
 
     fn on_arrival(&mut self, arrival: Arrival) {
@@ -397,6 +398,8 @@ impl Shard {
                 idle_watched: false,
                 hears_parts,
                 front_due,
+                shares: false,
+                round_trip: Span::FOREVER,
                 fat: false,
                 heard_at: since,
                 sent_at: since,
@@ -450,6 +453,7 @@ impl Shard {
         if !self.restoring && self.kernel.poll_timeout() <= now {
             self.kernel.on_timeout(now, &mut self.links);
         }
+        let mut looks = 0;
         while let Some((id, serial, what)) = self.wheel.due(now) {
             if self.connections.get_mut(id).is_none_or(|connection| connection.serial != serial) {
                 continue;
@@ -476,6 +480,7 @@ impl Shard {
                 },
                 Deadline::Idle => self.on_idle(id),
                 Deadline::Front => self.on_front_due(id),
+                Deadline::Network => self.on_network_due(id, &mut looks),
                 Deadline::Resume => {
                     if let Some(link) = self.links.get_mut(id) {
                         link.pause_until = None;

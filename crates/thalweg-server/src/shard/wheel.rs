@@ -15,6 +15,8 @@ pub(super) enum Deadline {
     Idle,
     /// The front wants to be called.
     Front,
+    /// A member's network is measured again.
+    Network,
     /// The peer's rate allows reading again.
     Resume,
     /// The peer's proof of who it is ends.

@@ -56,6 +56,8 @@ pub struct ConnectedOut<'a> {
     pub heart_beat: (u32, u32),
     /// Who we take the client for, as `user-name`.
     pub user: Option<&'a str>,
+    /// Headers that the specification does not know: names of letters, digits and hyphens, and their values.
+    pub further: &'a [(&'a str, &'a str)],
 }
 
 impl ConnectedOut<'_> {
@@ -67,6 +69,7 @@ impl ConnectedOut<'_> {
         w.maybe("session", self.session);
         w.maybe("server", self.server);
         w.maybe("user-name", self.user);
+        self.further.iter().for_each(|(name, value)| w.maybe(name, Some(*value)));
         w.end(&[]);
     }
 }

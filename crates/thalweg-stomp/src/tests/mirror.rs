@@ -88,6 +88,7 @@ pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &
                 server: c.server.as_deref(),
                 heart_beat: c.heart_beat,
                 user: c.user.as_deref(),
+                further: &[],
             };
             server.connected(&connected, out);
         }

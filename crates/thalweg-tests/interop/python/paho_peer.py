@@ -146,7 +146,7 @@ class Peer:
                 "identifiers": getattr(sent, "SubscriptionIdentifier", None),
             }
         puppet.message_event(
-            self.name, message.topic, message.payload, message.qos, bool(message.retain), properties
+            self.name, message.topic, message.payload, message.qos, bool(message.retain), properties, bool(message.dup)
         )
 
     def _answer(self, packet, mid, value):

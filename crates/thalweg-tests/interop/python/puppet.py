@@ -21,7 +21,7 @@ def write(line):
         sys.stdout.flush()
 
 
-def message_event(peer, topic, payload, qos, retain, properties):
+def message_event(peer, topic, payload, qos, retain, properties, dup=False):
     write(
         {
             "event": "message",
@@ -30,6 +30,7 @@ def message_event(peer, topic, payload, qos, retain, properties):
             "payload": bytes(payload).hex(),
             "qos": qos,
             "retain": retain,
+            "dup": dup,
             "properties": {key: value for key, value in properties.items() if value is not None},
         }
     )

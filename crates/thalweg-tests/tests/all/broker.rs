@@ -237,6 +237,11 @@ impl Options {
             Ok("thalweg") | Err(_) => Kind::Thalweg,
             Ok(other) => panic!("THALWEG_TEST_BROKER={other}: only `thalweg` and `mosquitto` are known"),
         };
+        self.start_as(kind)
+    }
+
+    /// Starts this broker, whichever the run is about: for tests of our own clients.
+    pub fn start_as(self, kind: Kind) -> Broker {
         let folder = new_folder();
         for (name, content) in &self.files {
             fs::write(folder.join(name), content).expect("the test's folder is writable");

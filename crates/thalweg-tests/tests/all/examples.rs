@@ -13,6 +13,22 @@ fn the_sensors_demonstration_arrives_as_sent() {
     assert!(said.contains("arrived as sent"), "{said}");
 }
 
+/// A crate of a third party: it has a protocol that we do not know, and tests of its own.
+#[test]
+fn a_protocol_from_outside_keeps_the_clients_promises() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/own-transport");
+    let target = thalweg_binary().with_file_name("own-transport");
+    let ran = Command::new(env!("CARGO"))
+        .args(["test", "--quiet", "--locked", "--target-dir"])
+        .arg(target)
+        .current_dir(folder)
+        .output()
+        .expect("cargo runs");
+    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{said}\n{complained}");
+    assert!(said.contains("3 passed"), "{said}");
+}
+
 mod interop {
     use super::*;
 
@@ -33,5 +49,26 @@ mod interop {
         let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         assert!(ran.status.success(), "{said}\n{complained}");
         assert!(said.contains("every alarm has come"), "{said}");
+    }
+
+    #[test]
+    #[ignore = "needs foreign clients: cargo xtask interop"]
+    fn a_worker_that_gets_slow_loses_its_share_to_the_others() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let ran = Command::new("bash")
+            .arg(format!("{root}/examples/workers/demo.sh"))
+            .env("THALWEG_BIN", thalweg_binary())
+            .env("PYTHON", format!("{root}/target/interop/python/bin/python"))
+            .env("SECONDS_EACH", "4")
+            .output()
+            .expect("bash runs");
+        let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success(), "{said}\n{complained}");
+        let line = said.lines().find(|line| line.starts_with("worker-3 did ")).unwrap_or_else(|| panic!("{said}"));
+        let shares: Vec<u32> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [before, after] = shares[..] else { panic!("{line}") };
+        // A third, then what 60 ms a job allow at the most: 17 of 90 in a second.
+        assert!(before >= 20 && after <= 22 && after < before, "{said}");
+        assert!(said.contains("990 jobs, 990 done"), "{said}");
     }
 }

@@ -10,15 +10,19 @@ mod coap_tool;
 mod coap_transports;
 mod command_line;
 mod endpoint;
+mod foreign_servers;
 mod groups;
+mod lossy;
 mod matrix;
 mod oracle;
 mod puppet;
 mod queues;
+mod rabbitmq;
 mod relay;
 mod requests;
 mod speaker;
 mod waiting;
+mod workers;
 
 use puppet::Library;
 

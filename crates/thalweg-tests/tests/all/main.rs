@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod bench_command;
 mod broker;
 mod certificates;
+mod client;
 mod coap_command;
 mod coap_dtls;
 mod coap_loss;
@@ -17,6 +19,7 @@ mod conformance;
 mod crash;
 mod documents;
 mod examples;
+mod groups;
 mod interop;
 mod serve;
 mod server;

@@ -15,14 +15,11 @@ mod acceptor;
 mod alert;
 mod association;
 mod certificate;
-mod cipher;
 mod handshake;
 mod hello;
 mod keys;
-mod message;
 mod pace;
 mod peers;
-mod record;
 #[cfg(test)]
 mod test_client;
 #[cfg(test)]
@@ -35,6 +32,7 @@ use std::sync::Arc;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use thalweg_model::{Span, Time};
+use thalweg_transport::dtls::{cipher, message, record};
 use thalweg_wire::Reader;
 
 use acceptor::Loaded;
@@ -403,16 +401,21 @@ impl DtlsListener {
             self.counts.discarded += 1;
             return;
         };
+        // Again the hello that began a handshake. That its sender is where it says was shown by the cookie when it was
+        // young; another cookie now would make another hello of it, and another transcript.
+        let known = self.peers.place(&from).filter(|_| !hello.cookie.is_empty());
+        if let Some(handshake) = known.and_then(|place| self.peers.handshake(place))
+            && handshake.began_with(hello.random)
+        {
+            handshake.send(from, self.limits.mtu, out);
+            return;
+        }
         if !self.cookies.is_good(from, &hello, now) {
             self.counts.cookies += 1;
             out.write(from, |wire| self.cookies.ask(from, &hello, record, message.sequence, now, wire));
             return;
         }
         if let Some(place) = self.peers.place(&from) {
-            if let Some(handshake) = self.peers.handshake(place).filter(|it| it.began_with(hello.random)) {
-                handshake.send(from, self.limits.mtu, out);
-                return;
-            }
             // Signatures are dear: nobody gets them faster by asking anew and anew.
             if self.peers.handshake(place).is_some_and(|it| it.began_at() + HANDSHAKE_YOUNG > now) {
                 self.counts.crowded += 1;

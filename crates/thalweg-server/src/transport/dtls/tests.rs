@@ -1,5 +1,6 @@
 //! A listener and clients in memory, on a clock of their own and with a network that loses, repeats and mixes.
 
+mod client;
 mod mutations;
 mod review;
 

@@ -4,6 +4,7 @@
 //! lost for everybody, as on any network, and no broker can do anything about that.
 
 use std::net::UdpSocket;
+use std::sync::atomic::AtomicUsize;
 
 use thalweg_coap::{Code, Encoder, Kind as Type, Message, Token, option};
 
@@ -30,9 +31,12 @@ struct Scene {
 
 impl Scene {
     fn with(options: Options) -> Option<Self> {
-        let victim = Victim::with(options.coap())?;
+        let mut victim = Victim::with(options.coap())?;
         let address = victim.broker.coap();
         let pair = CoapPair::start(address);
+        // The first requests of anybody bring in code and the allocator's pages, in steps of 2 MB.
+        pair.wait_for(300);
+        victim.begin_here();
         Some(Self { victim, address, pair })
     }
 
@@ -53,6 +57,7 @@ impl Scene {
 /// Who puts and who observes, one value at a time; fails at the first that is lost or late.
 struct CoapPair {
     stop: Arc<AtomicBool>,
+    exchanged: Arc<AtomicUsize>,
     thread: JoinHandle<Vec<Duration>>,
 }
 
@@ -64,7 +69,8 @@ impl CoapPair {
         let observation = observer.observe(&path, &["qos=1"]);
         assert_eq!(observer.notification(PATIENCE).expect("it registers").text(), "begin");
         let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
+        let exchanged = Arc::new(AtomicUsize::new(0));
+        let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&exchanged));
         let thread = std::thread::spawn(move || {
             let mut took = Vec::new();
             while !stopping.load(Ordering::Relaxed) {
@@ -77,11 +83,21 @@ impl CoapPair {
                 assert_eq!((told.code, told.text()), (Code::CONTENT, text));
                 assert!(!observer.has_failed(observation), "the observation lives");
                 took.push(begun.elapsed());
+                counting.store(took.len(), Ordering::Relaxed);
                 std::thread::park_timeout(Duration::from_millis(2));
             }
             took
         });
-        Self { stop, thread }
+        Self { stop, exchanged, thread }
+    }
+
+    /// Waits until the pair has exchanged so many values.
+    fn wait_for(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.exchanged.load(Ordering::Relaxed) < count {
+            assert!(Instant::now() < deadline && !self.thread.is_finished(), "the pair exchanges values");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn stop(self) -> Exchanged {

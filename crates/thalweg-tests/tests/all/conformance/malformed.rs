@@ -129,10 +129,11 @@ fn packets_with_bytes_to_spare_are_malformed() {
         return;
     }
     for version in BOTH {
-        ends(version, "PINGREQ", &packet(0xC0, &[0]), MALFORMED);
         let filters = &unsubscribe(version, 1, &["a"])[2..];
         ends(version, "UNSUBSCRIBE", &packet(0xA2, &[filters, &[0]].concat()), MALFORMED);
     }
+    // In MQTT 5 a broker may take a report there; `load_report` has the broker that does not.
+    ends(V311, "PINGREQ", &packet(0xC0, &[0]), MALFORMED);
     ends(V311, "PUBACK", &packet(PUBACK, &[0, 1, 0]), MALFORMED);
     ends(V311, "DISCONNECT", &packet(0xE0, &[0]), MALFORMED);
     ends(V5, "PUBACK", &packet(PUBACK, &[0, 1, 0, 0, 0]), MALFORMED);

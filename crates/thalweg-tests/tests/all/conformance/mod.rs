@@ -14,6 +14,7 @@ mod connect_malformed;
 mod flow;
 mod keep_alive;
 mod limits;
+mod load_report;
 mod malformed;
 mod publish;
 mod retain;

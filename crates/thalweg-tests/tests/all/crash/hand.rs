@@ -124,6 +124,17 @@ impl Hand {
         numbers
     }
 
+    /// Takes and acknowledges the next message: its topic and payload.
+    pub fn take_one(&mut self, patience: Duration) -> Option<(String, Vec<u8>)> {
+        loop {
+            let Packet::Publish(message) = self.next(patience)? else { continue };
+            if message.qos == 1 {
+                self.write(&ack(PUBACK, message.id));
+            }
+            return Some((message.topic, message.payload));
+        }
+    }
+
     fn next(&mut self, patience: Duration) -> Option<Packet> {
         self.read_before(Instant::now() + patience).ok()
     }

@@ -65,12 +65,17 @@ pub struct Supervisor {
 
 impl Supervisor {
     pub fn start(home: Home, luck: Luck, way: Way, end: End, begun: Instant) -> Self {
+        Self::with_lives(home, luck, way, end, begun, LIFE)
+    }
+
+    /// The same with lives of other lengths, in seconds.
+    pub fn with_lives(home: Home, luck: Luck, way: Way, end: End, begun: Instant, life: (f64, f64)) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let is_done = Arc::clone(&done);
         let lives: Arc<AtomicU32> = Arc::default();
         let counted = Arc::clone(&lives);
         let thread = std::thread::spawn(move || {
-            let outcome = Rounds { home, luck, way, begun, toll: Toll::default(), lives: counted }.run(end);
+            let outcome = Rounds { home, luck, way, begun, life, toll: Toll::default(), lives: counted }.run(end);
             is_done.store(true, Ordering::Release);
             outcome
         });
@@ -96,6 +101,7 @@ struct Rounds {
     luck: Luck,
     way: Way,
     begun: Instant,
+    life: (f64, f64),
     toll: Toll,
     lives: Arc<AtomicU32>,
 }
@@ -123,8 +129,8 @@ impl Rounds {
             let life = match (&self.way, end) {
                 (Way::Spare, End::At(moment)) => moment.saturating_duration_since(Instant::now()).as_secs_f64(),
                 // In the first one everybody subscribes.
-                _ if self.toll.rounds == 1 => LIFE.1,
-                _ => LIFE.0 + (LIFE.1 - LIFE.0) * self.luck.part().powi(3),
+                _ if self.toll.rounds == 1 => self.life.1,
+                _ => self.life.0 + (self.life.1 - self.life.0) * self.luck.part().powi(3),
             };
             let until = Instant::now() + Duration::from_secs_f64(life);
             // The books are read while the load goes on, shortly before the end.

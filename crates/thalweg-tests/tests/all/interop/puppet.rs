@@ -366,6 +366,8 @@ pub struct Message {
     pub qos: u8,
     /// The RETAIN flag on the wire.
     pub retain: bool,
+    /// The DUP flag on the wire, of libraries that tell.
+    pub dup: bool,
     /// MQTT 5 properties under the README's names.
     pub properties: Map<String, Value>,
 }
@@ -374,7 +376,8 @@ pub struct Message {
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let retained = if self.retain { " retained" } else { "" };
-        write!(f, "[{} QoS {}{retained}, {} bytes: ", self.topic, self.qos, self.payload.len())?;
+        let again = if self.dup { " again" } else { "" };
+        write!(f, "[{} QoS {}{retained}{again}, {} bytes: ", self.topic, self.qos, self.payload.len())?;
         let start = &self.payload[..self.payload.len().min(24)];
         write!(f, "{}, {}]", start.escape_ascii(), Value::Object(self.properties.clone()))
     }
@@ -383,7 +386,7 @@ impl std::fmt::Debug for Message {
 impl Message {
     /// A message without properties, not retained.
     pub fn new(topic: impl Into<String>, payload: impl Into<Vec<u8>>, qos: u8) -> Self {
-        Self { topic: topic.into(), payload: payload.into(), qos, retain: false, properties: Map::new() }
+        Self { topic: topic.into(), payload: payload.into(), qos, retain: false, dup: false, properties: Map::new() }
     }
 
     /// The same, with the RETAIN flag.
@@ -418,6 +421,7 @@ impl Message {
             payload: payload.collect(),
             qos: event["qos"].as_u64().and_then(|qos| u8::try_from(qos).ok()).expect("a message has a QoS"),
             retain: event["retain"] == true,
+            dup: event["dup"] == true,
             properties: event["properties"].as_object().cloned().unwrap_or_default(),
         }
     }

@@ -439,6 +439,7 @@ fn of_mqtt(message: &Message) -> Seen {
         correlation_form: "bytes",
         reply_to: text("response_topic").filter(|text| !text.is_empty()),
         expiry_ms: message.properties.get("expiry").and_then(Value::as_u64).map(|seconds| seconds * 1000),
+        redelivered: message.dup,
         ..Seen::default()
     }
 }

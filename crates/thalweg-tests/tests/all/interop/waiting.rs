@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use thalweg_fronts::capabilities::{Aspect, Cell, ContentTypeModel, Protocol, Redelivered, Rule, expected};
+use thalweg_fronts::capabilities::{Aspect, Cell, ContentTypeModel, Protocol, Rule, expected};
 
 use super::puppet::Library;
 use super::speaker::{ONE_EACH, Post, SPEAKERS, Speaker, broker, who_can};
@@ -94,7 +94,7 @@ fn what_a_lost_consumer_had_comes_again() {
     let Some(broker) = broker() else { return };
     let declarer = declarer(&broker);
     let senders = Speaker::all(&broker, &ONE_EACH);
-    let takers = who_can(&SPEAKERS, |can| can.redelivered != Redelivered::Never).filter(|(protocol, library)| {
+    let takers = who_can(&SPEAKERS, |can| can.redelivered.is_some()).filter(|(protocol, library)| {
         // Of the MQTT libraries here only this one can leave something unsettled.
         !matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5) || *library == Library::PahoPython
     });
@@ -108,7 +108,9 @@ fn what_a_lost_consumer_had_comes_again() {
             for payload in ["one", "two", "three"] {
                 sender.send_to_queue(&queue, &Post::new(payload));
             }
-            for _ in 0..3 {
+            // A subscriber of MQTT is a member of a group, and is given one until it is known how long that takes.
+            let had = if matches!(who.0, Protocol::Mqtt3 | Protocol::Mqtt5) { 1 } else { 3 };
+            for _ in 0..had {
                 assert!(!lost.receive().redelivered, "{sender:?} to {lost:?}: the first time");
             }
             lost.cut();
@@ -121,8 +123,9 @@ fn what_a_lost_consumer_had_comes_again() {
                 other.settle(&message);
                 seen.push((String::from_utf8_lossy(&message.payload).into_owned(), message.redelivered));
             }
-            let flagged = cell == Cell::Exact;
-            let wanted: Vec<_> = ["one", "two", "three"].map(|payload| (payload.to_owned(), flagged)).into();
+            let flagged = |number: usize| cell == Cell::Exact && number < had;
+            let payloads = ["one", "two", "three"].into_iter().enumerate();
+            let wanted: Vec<_> = payloads.map(|(number, payload)| (payload.to_owned(), flagged(number))).collect();
             if seen != wanted {
                 wrong.push(format!("{sender:?} to {other:?} ({cell:?}): {seen:?}"));
             }
@@ -137,7 +140,7 @@ fn a_queue_is_shared_by_consumers_of_every_protocol() {
     let Some(broker) = broker() else { return };
     declarer(&broker).declare("work");
     // Whoever asks for each message, as CoAP does, comes too late for one that others wait for.
-    let takers: Vec<_> = who_can(&ONE_EACH, |can| can.redelivered != Redelivered::Never).collect();
+    let takers: Vec<_> = who_can(&ONE_EACH, |can| can.redelivered.is_some()).collect();
     let takers = Speaker::all(&broker, &takers);
     takers.iter().for_each(|taker| taker.consume("work", true));
     let senders = Speaker::all(&broker, &ONE_EACH);

@@ -217,7 +217,7 @@ impl Talker {
     }
 
     fn id(&mut self) -> u16 {
-        self.next_id += 1;
+        self.next_id = self.next_id % u16::MAX + 1;
         self.next_id
     }
 

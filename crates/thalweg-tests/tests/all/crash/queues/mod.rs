@@ -6,12 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-mod amqp;
+pub mod amqp;
 mod book;
 mod changes;
 mod content;
 mod publishers;
-mod stomp;
+pub mod stomp;
 mod survey;
 mod takers;
 mod unsettled;

@@ -1,0 +1,182 @@
+"""The client for programs without an event loop. Every method may be called from any thread."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Iterator, Optional, Type
+
+from . import _thalweg
+from ._settings import Payload, options, payload_bytes, settings
+from ._words import Message, Presence, Reliability, Success
+
+
+def connect(*brokers: str, **given: Any) -> Client:
+    """A client of these brokers, each a URL such as ``mqtt://host``, ``coap://host``, ``amqps://user:password@host``.
+
+    Returns at once: the network is reached in the background, and what is published before that waits in the buffer.
+
+    :param via: ``auto`` (whichever protocol serves the objective best), or one of ``mqtt``, ``coap``, ``amqp``, ``stomp``.
+    :param objective: ``latency``, ``bytes`` or ``energy``; or weights such as ``{"latency": 2, "bytes": 1}``.
+    :param client_id: our name towards brokers. Default: they choose.
+    :param user: user name; ``password`` goes with it (text or bytes).
+    :param session: seconds that a broker keeps our subscriptions and their messages while we are away. Default: 0.
+    :param buffer_messages: how many messages may wait here; ``buffer_bytes`` how many bytes.
+    :param buffer_folder: keep what waits on disk in this folder, so that it survives ``kill -9`` and power loss.
+    :param overflow: ``refuse`` (a publish raises :class:`BufferFull`) or ``drop-oldest``.
+    :param disk_full: ``refuse``, or ``memory``: goes on in memory when the disk is full or fails.
+    :param calibration: a ``calibration.json`` of the laboratory instead of the built-in one.
+    :param ca: authorities to trust, PEM. Default: the system's. ``certificate`` and ``key``: our own.
+    :param insecure: do not check the broker's certificate: anybody can pretend to be it.
+    :param psk_identity: identity and ``psk_key`` (bytes) for DTLS with a pre-shared key.
+    :param mqtt_version: 5 or 4 (that is, 3.1.1).
+    :param backoff: pair of seconds: shortest and longest wait before a broken connection is tried again.
+    """
+    return Client(*brokers, **given)
+
+
+class Client:
+    """A connection to brokers by whatever protocol; see :func:`connect` for its parameters."""
+
+    def __init__(self, *brokers: str, **given: Any) -> None:
+        self._native = _thalweg.Client(list(brokers), settings(given))
+
+    def publish_message(self, message: Payload, destination: str, topic: str, **how: Any) -> int:
+        """Hands a message over and returns its ticket. Never waits.
+
+        :param destination: a broker's URL, or ``""``: the client's brokers.
+        :param how: ``reliability``, ``retain``, ``lifespan`` (seconds), ``priority`` (0 to 9), ``content_type``,
+            ``properties``, ``reply_to``, ``correlation``, ``is_text``.
+        :raises BufferFull: nothing was taken.
+        """
+        return self._native.publish_message(payload_bytes(message), destination, topic, options(**how))
+
+    def is_publish_success(self, ticket: int) -> Success:
+        """What is known of a message now."""
+        return Success(self._native.is_publish_success(ticket))
+
+    def is_stored(self, ticket: int) -> bool:
+        """Whether a message would survive the end of this process: with ``buffer_folder``, whether it is there."""
+        return self._native.is_stored(ticket)
+
+    def stored(self, ticket: int, *, timeout: Optional[float] = None) -> None:
+        """Waits for :meth:`is_stored`: after that a gateway may forget its own copy."""
+        self._native.stored(ticket).wait(timeout)
+
+    def publish(self, topic: str, payload: Payload, *, timeout: Optional[float] = None, **how: Any) -> Success:
+        """Publishes and waits for the outcome.
+
+        :raises TimedOut: there is none after so many seconds; the message is still on its way.
+        """
+        return Success(self._native.publish(topic, payload_bytes(payload), options(**how)).wait(timeout))
+
+    def subscribe(
+        self,
+        topic_filter: str,
+        *,
+        reliability: Reliability = Reliability.AT_LEAST_ONCE,
+        last_values: bool = True,
+        keeps_all: bool = True,
+        timeout: Optional[float] = None,
+    ) -> Subscription:
+        """Wants what is published at the addresses of a filter (``+`` one level, ``#`` all that follow).
+
+        Returns when a broker has agreed, so that nothing published after that is missed.
+
+        :param last_values: last values come first.
+        :param keeps_all: every message is wanted; ``False`` allows protocols that skip to the newest state (CoAP).
+        """
+        return Subscription(
+            self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all).wait(timeout)
+        )
+
+    def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Any) -> Message:
+        """Publishes a question and returns the answer.
+
+        :raises TimedOut: no answer came within so many seconds.
+        """
+        return Message(*self._native.request(topic, payload_bytes(payload), options(**how), timeout).wait(None))
+
+    def last_value(self, topic: str, *, timeout: Optional[float] = 10.0) -> Optional[Message]:
+        """The last value of a topic; ``None`` if it has none."""
+        found = self._native.last_value(topic).wait(timeout)
+        return None if found is None else Message(*found)
+
+    def presence(self, client_id: str = "+", *, timeout: Optional[float] = None) -> PresenceSubscription:
+        """Clients of this name (``+``: all) that come and go: first who is here, then every change.
+
+        Thalweg tells it where ``presence.enabled`` is set.
+
+        :raises Refused: the broker does not tell it, or not to this user.
+        """
+        return PresenceSubscription(self._native.presence(client_id).wait(timeout))
+
+    def explain(self) -> str:
+        """Why messages go the way they go, in words."""
+        return self._native.explain()
+
+    def status(self) -> dict[str, Any]:
+        """Lanes, their states and what was measured on them."""
+        return self._native.status()
+
+    def flush(self, timeout: Optional[float] = None) -> bool:
+        """Waits until nothing waits here any more; ``False`` if the time was over first."""
+        return self._native.flush(timeout).wait(None)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Waits so long for what is on its way, then ends the connections; ``False`` if something was still on its way.
+
+        What is on disk stays there.
+        """
+        return self._native.close(timeout).wait(None)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close(5.0 if kind is None else 0.0)
+
+
+class _Receiver:
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    def unsubscribe(self) -> None:
+        """No more of it. What has come already can still be read."""
+        self._native.unsubscribe()
+
+    def __enter__(self):  # type: ignore[no-untyped-def]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unsubscribe()
+
+
+class Subscription(_Receiver):
+    """Messages of a filter, in order. A message counts as received when it has been read from here."""
+
+    def next(self, timeout: Optional[float] = None) -> Optional[Message]:
+        """The next message; ``None`` when the subscription has ended.
+
+        :raises TimedOut: none came within so many seconds.
+        """
+        found = self._native.next().wait(timeout)
+        return None if found is None else Message(*found)
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.next()) is not None:
+            yield message
+
+
+class PresenceSubscription(_Receiver):
+    """Who comes and goes."""
+
+    def next(self, timeout: Optional[float] = None) -> Optional[Presence]:
+        """The next change; ``None`` when the subscription has ended."""
+        found = self._native.next().wait(timeout)
+        return None if found is None else Presence(*found)
+
+    def __iter__(self) -> Iterator[Presence]:
+        while (change := self.next()) is not None:
+            yield change

@@ -1,0 +1,441 @@
+//! System calls of a broker, counted by a program beside it: `perf` or `strace`.
+//!
+//! What cannot be counted is told with the reason and with what would make it possible; it is never nought.
+//!
+//! ```text
+//!  start (attached, counts nothing) ──> begin ──> pause ──> total
+//! ```
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Running;
+use super::meter::family;
+use crate::cell::{CallCounter, Calls};
+use crate::net::nest;
+
+/// A counter beside a broker. What goes wrong with it is told by [`Counting::total`], and disturbs nothing before.
+#[derive(Debug)]
+pub struct Counting(Mutex<Result<Counter, String>>);
+
+#[derive(Debug)]
+enum Counter {
+    /// Attached, in a pause.
+    Perf(Perf),
+    /// Processes that it is to be attached to.
+    Strace(Vec<u32>),
+    /// Attached, or detached and about to end.
+    Tracing(Beside),
+}
+
+impl Counting {
+    /// Beside a broker and all that comes from it.
+    pub fn of(broker: &Running, by: CallCounter) -> Counting {
+        match broker.process() {
+            Some(process) => Counting::start(by, process),
+            None => Counting(Mutex::new(Err("the broker is none that was started here".to_owned()))),
+        }
+    }
+
+    fn start(by: CallCounter, process: u32) -> Counting {
+        let processes = family(process);
+        let counter = match by {
+            CallCounter::Perf => Perf::start(&processes).map(Counter::Perf),
+            CallCounter::Strace => Ok(Counter::Strace(processes)),
+        };
+        Counting(Mutex::new(counter))
+    }
+
+    /// Counts from now on.
+    pub fn begin(&self) {
+        self.change(|counter| match counter {
+            Counter::Perf(mut perf) => perf.ask("enable").map(|()| Counter::Perf(perf)),
+            Counter::Strace(processes) => trace(&processes).map(Counter::Tracing),
+            tracing @ Counter::Tracing(_) => Ok(tracing),
+        });
+    }
+
+    /// Counts no longer.
+    pub fn pause(&self) {
+        self.change(|counter| match counter {
+            Counter::Perf(mut perf) => perf.ask("disable").map(|()| Counter::Perf(perf)),
+            Counter::Tracing(child) => {
+                child.interrupt();
+                Ok(Counter::Tracing(child))
+            }
+            waiting @ Counter::Strace(_) => Ok(waiting),
+        });
+    }
+
+    /// What was counted; detaches the counter.
+    pub fn total(self) -> Calls {
+        let counter = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let total = counter.and_then(|counter| match counter {
+            Counter::Perf(perf) => perf.total(),
+            Counter::Strace(_) => Err("there was no measured phase".to_owned()),
+            Counter::Tracing(child) => {
+                let [said, complained] = child.last_words();
+                of_strace(&said).ok_or_else(|| without_count("strace", &complained))
+            }
+        });
+        total.map_or_else(Calls::Uncounted, Calls::Counted)
+    }
+
+    fn change(&self, step: impl FnOnce(Counter) -> Result<Counter, String>) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = std::mem::replace(&mut *held, Err("its counter was left in the middle".to_owned()));
+        *held = counter.and_then(step);
+    }
+}
+
+/// Whether system calls can be counted here; if not, why, and what would make it possible.
+pub fn is_possible(by: CallCounter) -> Result<(), String> {
+    // A child makes calls, as a broker would; it is ours, and ends when its input does.
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cat: {error}"))?;
+    let counting = Counting::start(by, child.id());
+    counting.begin();
+    if let (Some(stdin), Some(stdout)) = (&mut child.stdin, &mut child.stdout) {
+        let _ = stdin.write_all(b"a").and_then(|()| stdout.read_exact(&mut [0]));
+    }
+    counting.pause();
+    let total = counting.total();
+    drop(child.stdin.take());
+    let _ = child.wait();
+    match total {
+        Calls::Counted(_) => Ok(()),
+        Calls::Uncounted(why) => Err(why),
+    }
+}
+
+/// `perf stat` with events that are enabled and disabled by words on its standard input, answered on its standard output.
+#[derive(Debug)]
+struct Perf {
+    child: Beside,
+    stdin: ChildStdin,
+    answers: Receiver<()>,
+}
+
+impl Perf {
+    /// Returns when it is attached.
+    fn start(processes: &[u32]) -> Result<Perf, String> {
+        let mut command = Command::new("perf");
+        command.args(["stat", "-x,", "-e", EVENT, "-D", "-1", "--control", "fd:0,1", "-p", &listed(processes)]);
+        let mut child = spawn(command, "linux-perf")?;
+        let (Some(stdin), Some(stdout)) = (child.0.stdin.take(), child.0.stdout.take()) else {
+            return Err("perf has no standard input and output".to_owned());
+        };
+        let (tell, answers) = channel();
+        thread::spawn(move || {
+            // An answer is `ack`, a line and a nought.
+            let mut lines = BufReader::new(stdout).split(b'\n');
+            while let Some(Ok(_)) = lines.next() {
+                if tell.send(()).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut perf = Perf { child, stdin, answers };
+        match perf.ask("disable") {
+            Ok(()) => Ok(perf),
+            // It says why.
+            Err(_) => Err(perf.total().err().unwrap_or_else(|| "perf is not to be controlled".to_owned())),
+        }
+    }
+
+    fn ask(&mut self, word: &str) -> Result<(), String> {
+        self.stdin.write_all(format!("{word}\n").as_bytes()).map_err(|error| format!("perf: {error}"))?;
+        self.answers.recv_timeout(PATIENCE).map_err(|_| format!("perf does not answer to `{word}`"))
+    }
+
+    fn total(self) -> Result<u64, String> {
+        let [_, complained] = self.child.last_words();
+        match of_perf(&complained) {
+            Some(Ok(count)) => Ok(count),
+            Some(Err(why)) => Err(format!("{why}; {}", remedy())),
+            None => Err(format!("{}; {}", without_count("perf", &complained), remedy())),
+        }
+    }
+}
+
+/// Attaches strace, and returns when it is; the processes are stopped for that.
+fn trace(processes: &[u32]) -> Result<Beside, String> {
+    let mut command = Command::new("strace");
+    // The table goes to standard output, messages to standard error.
+    command.args(["-f", "-c", "-qq", "-U", "calls,name", "-o", "/dev/stdout", "-p", &listed(processes)]);
+    let mut child = spawn(command, "strace")?;
+    let patience = Instant::now() + PATIENCE;
+    while !processes.iter().all(|process| is_traced(*process)) {
+        if !matches!(child.0.try_wait(), Ok(None)) || Instant::now() > patience {
+            let [_, complained] = child.last_words();
+            return Err(format!(
+                "{}; strace needs to be root or the owner of the broker, and kernel.yama.ptrace_scope below 2",
+                without_count("strace", &complained)
+            ));
+        }
+        thread::sleep(LOOK_UP);
+    }
+    Ok(child)
+}
+
+fn is_traced(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|tracer| tracer.trim() != "0")
+}
+
+fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let spawned = command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // Ctrl-C is for us.
+        .process_group(0)
+        .spawn();
+    spawned.map(Beside).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{program} is not installed: apt-get install -y {package}"),
+        _ => format!("{program}: {error}"),
+    })
+}
+
+/// A counter's process, ended when dropped: a trial may end before anything is counted.
+#[derive(Debug)]
+struct Beside(Child);
+
+impl Beside {
+    fn interrupt(&self) {
+        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+
+    /// Waits until it has ended; it is killed if it does not.
+    fn wait(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            self.interrupt();
+        }
+        let patience = Instant::now() + PATIENCE;
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if Instant::now() > patience {
+                let _ = self.0.kill();
+            }
+            thread::sleep(LOOK_UP);
+        }
+    }
+
+    /// Ends it; what it says then, on standard output and on standard error.
+    fn last_words(mut self) -> [String; 2] {
+        self.wait();
+        let read = |pipe: Option<&mut dyn Read>| {
+            let mut bytes = Vec::new();
+            // What cannot be read is no count, which is told.
+            pipe.map(|pipe| pipe.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let Child { stdout, stderr, .. } = &mut self.0;
+        [read(stdout.as_mut().map(|pipe| pipe as _)), read(stderr.as_mut().map(|pipe| pipe as _))]
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+
+/// The count in what `perf stat -x,` says: `4911,,raw_syscalls:sys_enter,60258653,100.00,,`; none if it says nothing of it.
+fn of_perf(said: &str) -> Option<Result<u64, String>> {
+    let mut lines = said.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+    let fields = lines.find(|fields| fields.get(2).is_some_and(|name| name.starts_with(EVENT)))?;
+    let (value, name) = (*fields.first()?, *fields.get(2)?);
+    // Without the right to look into the kernel perf counts, of itself, what happens outside of it: none of these.
+    if name != EVENT {
+        return Some(Err("perf may not look into the kernel".to_owned()));
+    }
+    Some(match value.parse() {
+        Ok(0) => Err("perf counted none, which no broker can be".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("perf says {value}")),
+    })
+}
+
+/// The sum below the table of `strace -c -U calls,name`; none if there is none.
+fn of_strace(said: &str) -> Option<u64> {
+    let mut words = said.lines().last()?.split_whitespace();
+    let count = words.next()?.parse().ok()?;
+    (words.next()? == "total" && count > 0).then_some(count)
+}
+
+/// What a counter complained of, in a line.
+fn without_count(program: &str, complained: &str) -> String {
+    let lines = || complained.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().find_map(|line| line.strip_prefix("Error:")).or_else(|| lines().next());
+    match line.map(str::trim).filter(|line| !line.is_empty()) {
+        Some(line) => format!("{program}: {line}"),
+        None => format!("{program} ended without a count"),
+    }
+}
+
+/// What would make it possible to count by perf.
+fn remedy() -> &'static str {
+    let is_root = rustix::process::geteuid().is_root() && !nest::is_inside();
+    remedy_for(is_root, fs::exists(EVENT_FOLDER).unwrap_or(false))
+}
+
+fn remedy_for(is_root: bool, is_event_there: bool) -> &'static str {
+    match (is_root, is_event_there) {
+        (true, true) => "a container needs CAP_PERFMON and a seccomp profile that allows perf_event_open",
+        (true, false) => {
+            "mount -t tracefs none /sys/kernel/tracing shows the trace points to perf, if the kernel has them \
+             (CONFIG_FTRACE_SYSCALLS)"
+        }
+        (false, _) => {
+            "root may count; root lets a group do it by mount -o remount,mode=750,gid=GROUP /sys/kernel/tracing and sysctl \
+             kernel.perf_event_paranoid=1"
+        }
+    }
+}
+
+fn listed(processes: &[u32]) -> String {
+    processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Every system call, as it begins.
+const EVENT: &str = "raw_syscalls:sys_enter";
+const EVENT_FOLDER: &str = "/sys/kernel/tracing/events/raw_syscalls";
+/// How long a counter may take for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK_UP: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_perf_says_is_a_count_or_a_reason_and_never_nought() {
+        let said = "Events disabled\nEvents enabled\nEvents disabled\n4911,,raw_syscalls:sys_enter,60258653,100.00,,\n";
+        assert_eq!(of_perf(said), Some(Ok(4911)));
+        for (line, why) in [
+            ("0,,raw_syscalls:sys_enteru,962141,100.00,,", "may not look into the kernel"),
+            ("17,,raw_syscalls:sys_enter:u,962141,100.00,,", "may not look into the kernel"),
+            ("0,,raw_syscalls:sys_enter,1,100.00,,", "counted none"),
+            ("<not counted>,,raw_syscalls:sys_enter,0,0.00,,", "<not counted>"),
+            ("<not supported>,,raw_syscalls:sys_enter,0,100.00,,", "<not supported>"),
+        ] {
+            let told = of_perf(line).expect("the event is there").expect_err(line);
+            assert!(told.contains(why), "{line}: {told}");
+        }
+        assert_eq!(of_perf("Events disabled\n"), None);
+        assert_eq!(of_perf(""), None);
+    }
+
+    #[test]
+    fn what_strace_says_is_its_sum() {
+        let table = "    calls syscall\n--------- ----------------\n     8000 futex\n      813 read\n--------- ----------------\n     8813 total\n";
+        assert_eq!(of_strace(table), Some(8813));
+        for none in ["", "strace: attach: ptrace(PTRACE_SEIZE, 1): Operation not permitted", "0 total", "7 read"] {
+            assert_eq!(of_strace(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_is_told_in_a_line() {
+        let perf = "event syntax error: 'raw_syscalls:sys_enter'\n   \\___ can't access trace events\n\nError:\tNo permissions to \
+                    read /sys/kernel/tracing/events\nHint:\tTry\n";
+        assert_eq!(without_count("perf", perf), "perf: No permissions to read /sys/kernel/tracing/events");
+        assert_eq!(without_count("perf", "\n  no such thing \n"), "perf: no such thing");
+        assert_eq!(without_count("perf", ""), "perf ended without a count");
+        for (is_root, is_there) in [(true, true), (true, false), (false, true), (false, false)] {
+            assert!(!remedy_for(is_root, is_there).is_empty());
+        }
+    }
+
+    #[test]
+    fn every_call_of_a_process_is_counted_between_begin_and_pause() {
+        for by in [CallCounter::Perf, CallCounter::Strace] {
+            if let Err(why) = is_possible(by) {
+                println!("skipped: {by:?}: {why}");
+                continue;
+            }
+            // dd makes a read and a write for each block, and waits for the next one.
+            let mut child = Command::new("dd")
+                .args(["bs=1", "status=none"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("dd");
+            let (mut stdin, mut stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+            let mut copy = |count: usize| {
+                for _ in 0..count {
+                    stdin.write_all(b"a").expect("it is written");
+                    stdout.read_exact(&mut [0]).expect("it comes back");
+                }
+            };
+            copy(10);
+            let counting = Counting::start(by, child.id());
+            counting.begin();
+            copy(BLOCKS);
+            counting.pause();
+            copy(10);
+            let total = counting.total();
+            drop(stdin);
+            child.wait().expect("it ends");
+            let Calls::Counted(count) = total else { panic!("{by:?}: {total:?}") };
+            println!("{by:?}: {count} calls for {BLOCKS} blocks");
+            // Strace detaches when it gets to it: what is copied meanwhile may be counted, too. At both borders dd may be
+            // in the middle of a read, which strace restarts.
+            let (least, most) =
+                (2 * BLOCKS as u64 - 4, 2 * BLOCKS as u64 + 4 + if by == CallCounter::Strace { 20 } else { 0 });
+            assert!((least..=most).contains(&count), "{by:?}: {count} calls for {BLOCKS} blocks");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_nobody_asks_is_ended() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let counter = match Counting::start(CallCounter::Perf, child.id()).0.into_inner() {
+            Ok(Ok(Counter::Perf(perf))) => perf,
+            Ok(Err(why)) => {
+                println!("skipped: {why}");
+                drop(child.stdin.take());
+                child.wait().expect("it ends");
+                return;
+            }
+            other => panic!("{other:?}"),
+        };
+        let number = counter.child.0.id();
+        assert!(fs::exists(format!("/proc/{number}")).expect("it can be asked"));
+        drop(counter);
+        assert!(!fs::exists(format!("/proc/{number}")).expect("it can be asked"));
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_not_counted() {
+        for by in [CallCounter::Perf, CallCounter::Strace] {
+            let mut gone = Command::new("true").spawn().expect("true");
+            gone.wait().expect("it ends");
+            let counting = Counting::start(by, gone.id());
+            counting.begin();
+            counting.pause();
+            let total = counting.total();
+            assert!(matches!(&total, Calls::Uncounted(why) if !why.is_empty()), "{by:?}: {total:?}");
+        }
+    }
+
+    const BLOCKS: usize = 100;
+}

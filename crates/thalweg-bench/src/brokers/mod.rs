@@ -1,0 +1,291 @@
+//! Brokers under test: started, configured fairly, pinned, metered and stopped.
+//!
+//! *Knows:* programs, their configuration files, /proc. *Must never know:* what is sent through them.
+//!
+//! Fair means: anonymous, nothing on disk unless asked, no limit of a queue, of messages under way or of a rate that the
+//! program could drop or hold back messages for, no Nagle. Everything else is the program's own default. What was written is
+//! in [`Running::configuration`], for the record.
+//!
+//! ```text
+//!   start ──> Site (folder, host, ports) ──> mosquitto | rabbitmq | … : Launch ──> Process (namespace, core) ──> Running
+//! ```
+
+pub mod calls;
+mod ejabberd;
+mod libcoap;
+mod meter;
+mod mosquitto;
+mod native;
+mod nats;
+mod peers;
+mod ports;
+mod process;
+mod rabbitmq;
+mod site;
+mod system;
+mod thalweg;
+mod zeromq;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+pub(crate) use native::cache;
+pub use native::{dds_peer, zmq_peer};
+pub use system::System;
+
+use crate::cell::{Cell, Protocol};
+use crate::net::space::Space;
+use process::Process;
+use site::Site;
+
+/// A broker that runs; it ends when dropped, and what it has written is removed.
+#[derive(Debug)]
+pub struct Running {
+    addresses: BTreeMap<Protocol, Ends>,
+    version: String,
+    configuration: String,
+    /// None is one that somebody else has started, or none at all.
+    process: Option<Process>,
+    /// Of peers, who have no process here.
+    _ports: Option<ports::Ports>,
+}
+
+/// Where publishers and where subscribers connect: the same, except at a ZeroMQ proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ends {
+    publish: SocketAddr,
+    subscribe: SocketAddr,
+}
+
+/// What a broker has used since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Processor seconds, all threads and child processes.
+    pub cpu_s: f64,
+    /// Resident memory, KiB.
+    pub rss_kib: u64,
+    /// Proportional share of memory, KiB.
+    pub pss_kib: u64,
+    /// Context switches, voluntary and not.
+    pub switches: u64,
+}
+
+/// Why there is no broker.
+#[derive(Debug)]
+pub enum NoBroker {
+    /// It is not installed; the command that installs it.
+    Absent(String),
+    /// It did not start.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NoBroker {
+    fn from(error: io::Error) -> NoBroker {
+        NoBroker::Failed(error)
+    }
+}
+
+/// Starts the broker that a cell asks for, for the protocols of its legs, in `space` or on the loopback; returns when it
+/// accepts connections.
+///
+/// Without a core for the broker it may run where the calling thread may.
+pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
+    process::sweep();
+    let wanted = [cell.publish.protocol, cell.subscribe.protocol];
+    let Some(system) = System::named(&cell.system) else { return elsewhere(&cell.system, &wanted) };
+    if let Some(missing) = wanted.iter().find(|protocol| !system.speaks(**protocol)) {
+        return Err(NoBroker::Failed(io::Error::other(format!("{system} does not speak {}", word(*missing)))));
+    }
+    let site = Site::new(cell, space)?;
+    if system.is_peers() {
+        return peers::stand_in(system, site);
+    }
+    let launch = match system {
+        System::Thalweg => thalweg::launch(&site),
+        System::Mosquitto => mosquitto::launch(&site),
+        System::Rabbitmq => rabbitmq::launch(&site),
+        System::Ejabberd => ejabberd::launch(&site),
+        System::Nats => nats::launch(&site),
+        System::ZmqProxy | System::ZmqPeers | System::CycloneDds => zeromq::launch(&site),
+        System::Libcoap => libcoap::launch(&site),
+    }?;
+    let version = system.version()?;
+    let (addresses, configuration) = (launch.addresses.clone(), launch.configuration.clone());
+    let process = Process::start(launch, site)?;
+    Ok(Running { addresses, version, configuration, process: Some(process), _ports: None })
+}
+
+impl Running {
+    /// Where it speaks a protocol; for ZMTP, where publishers connect.
+    pub fn address(&self, protocol: Protocol) -> Option<SocketAddr> {
+        self.addresses.get(&protocol).map(|ends| ends.publish)
+    }
+
+    /// Where subscribers connect: at [`Running::address`], except at a ZeroMQ proxy.
+    pub fn subscribe_address(&self, protocol: Protocol) -> Option<SocketAddr> {
+        self.addresses.get(&protocol).map(|ends| ends.subscribe)
+    }
+
+    /// What it has used so far; nothing if it is none of ours. Processor time has a resolution of 10 ms.
+    pub fn usage(&self) -> Usage {
+        self.process.as_ref().map(Process::usage).unwrap_or_default()
+    }
+
+    /// Whether [`Running::usage`] says something.
+    pub fn is_metered(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Its process, if it was started here.
+    fn process(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::id)
+    }
+
+    /// Name and version, as the program says it.
+    pub fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    /// Its configuration, whole, as it was written.
+    pub fn configuration(&self) -> &str {
+        &self.configuration
+    }
+}
+
+/// One that runs: `HOST:PORT`, or `PROTOCOL=HOST:PORT,…` where legs differ.
+fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
+    let unknown = || {
+        let names: Vec<&str> = System::ALL.iter().map(|system| system.name()).collect();
+        NoBroker::Failed(io::Error::other(format!("{text}: a system is one of {}, or HOST:PORT", names.join(", "))))
+    };
+    let mut addresses = BTreeMap::new();
+    for &protocol in wanted {
+        let name = word(protocol);
+        let part = text.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap_or(text);
+        if !part.contains(':') || part.contains('=') {
+            return Err(unknown());
+        }
+        let address = part.to_socket_addrs()?.next().ok_or_else(unknown)?;
+        addresses.insert(protocol, Ends { publish: address, subscribe: address });
+    }
+    Ok(Running { addresses, version: text.to_owned(), configuration: String::new(), process: None, _ports: None })
+}
+
+/// A protocol's name.
+fn word(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Mqtt => "mqtt",
+        Protocol::Coap => "coap",
+        Protocol::Amqp => "amqp",
+        Protocol::Stomp => "stomp",
+        Protocol::Zmtp => "zmtp",
+        Protocol::Dds => "dds",
+        Protocol::Xmpp => "xmpp",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::cell::{Driver, Leg, Link, Load, Phases, Workload};
+
+    /// A cell of which only the system and its protocol matter here.
+    fn cell(system: System, protocol: Protocol) -> Cell {
+        let leg = Leg { protocol, qos: 1, version: 5, window: 20 };
+        Cell {
+            experiment: "brokers".to_owned(),
+            axes: BTreeMap::new(),
+            repeat: 0,
+            seed: 1,
+            system: system.name().to_owned(),
+            broker_settings: BTreeMap::new(),
+            cpus: (Some(0), None),
+            driver: Driver::Common,
+            publish: leg,
+            subscribe: leg,
+            link: Link::LOOPBACK,
+            workload: Workload::Fixed { bytes: 60 },
+            load: Load::Open { rate: 1.0, flows: 1, arrivals: "periodic".to_owned() },
+            phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
+            fan_out: 1,
+            calls: None,
+        }
+    }
+
+    /// Starts, looks at and stops a broker for each protocol that it speaks; says so if it is not there.
+    fn comes_and_goes(system: System) {
+        use Protocol::{Amqp, Coap, Mqtt, Stomp, Xmpp, Zmtp};
+        for protocol in [Mqtt, Coap, Amqp, Stomp, Xmpp, Zmtp].into_iter().filter(|protocol| system.speaks(*protocol)) {
+            let begun = Instant::now();
+            let running = match start(&cell(system, protocol), None) {
+                Ok(running) => running,
+                Err(NoBroker::Absent(install)) => {
+                    println!("skipped: {system} is not installed; {install}");
+                    return;
+                }
+                Err(NoBroker::Failed(error)) => panic!("{system}: {error}"),
+            };
+            let address = running.address(protocol).expect("it was asked for");
+            println!("{}: {} at {address} after {:?}", running.version(), word(protocol), begun.elapsed());
+            assert!(running.version().contains(|c: char| c.is_ascii_digit()), "{}", running.version());
+            assert!(running.configuration().contains(&address.port().to_string()), "{}", running.configuration());
+            let used = running.usage();
+            assert!(used.rss_kib > 500 && used.pss_kib > 0 && used.switches > 0, "{used:?}");
+            let folder = running.process.as_ref().map(Process::folder).expect("it is ours");
+            drop(running);
+            assert!(!folder.exists());
+            let is_gone = |address: SocketAddr| std::net::TcpStream::connect_timeout(&address, PATIENCE).is_err();
+            assert!(protocol == Coap || is_gone(address), "somebody is still there");
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn small_brokers_come_and_go() {
+        for system in [System::Thalweg, System::Mosquitto, System::Nats, System::ZmqProxy, System::Libcoap] {
+            comes_and_goes(system);
+        }
+    }
+
+    #[test]
+    #[ignore = "RabbitMQ takes half a minute, each time"]
+    fn rabbitmq_comes_and_goes() {
+        comes_and_goes(System::Rabbitmq);
+    }
+
+    #[test]
+    #[ignore = "ejabberd takes ten seconds"]
+    fn ejabberd_comes_and_goes() {
+        comes_and_goes(System::Ejabberd);
+    }
+
+    #[test]
+    fn nobody_is_asked_for_what_he_does_not_speak() {
+        let told = start(&cell(System::Mosquitto, Protocol::Coap), None).err();
+        assert!(matches!(told, Some(NoBroker::Failed(error)) if error.to_string() == "mosquitto does not speak coap"));
+    }
+
+    #[test]
+    fn a_broker_that_runs_elsewhere_is_taken_as_it_is() {
+        let wanted = [Protocol::Mqtt, Protocol::Coap];
+        let one = elsewhere("127.0.0.1:1883", &wanted).expect("an address");
+        assert_eq!(one.address(Protocol::Coap).map(|address| address.port()), Some(1883));
+        assert!(one.address(Protocol::Amqp).is_none() && !one.is_metered());
+        let two = elsewhere("mqtt=127.0.0.1:1883,coap=127.0.0.1:5683", &wanted).expect("two addresses");
+        assert_eq!(two.address(Protocol::Coap).map(|address| address.port()), Some(5683));
+        assert_eq!(two.subscribe_address(Protocol::Mqtt).map(|address| address.port()), Some(1883));
+    }
+
+    #[test]
+    fn what_is_no_system_is_told_with_the_names_of_those_there_are() {
+        for wrong in ["mosquito", "mqtt=127.0.0.1:1883", "127.0.0.1"] {
+            let told = elsewhere(wrong, &[Protocol::Coap]).err();
+            assert!(matches!(told, Some(NoBroker::Failed(error)) if error.to_string().contains("mosquitto, rabbitmq")));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Small programs in C, which libzmq and Cyclone DDS need: they come with this one as text and are compiled once.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::NoBroker;
+use super::system::{System, found};
+
+/// The program that is a ZeroMQ proxy, publishers and subscribers; compiled if need be.
+pub fn zmq_peer() -> Result<PathBuf, NoBroker> {
+    let absent = || NoBroker::Absent(System::ZmqProxy.install().to_owned());
+    let sources = [("zmqpeer.c", include_str!("../../native/zmqpeer.c")), PEER];
+    made("zmqpeer", &sources, |folder, program| {
+        let compiler = compiler("zmq.h").ok_or_else(absent)?;
+        compile(&compiler, folder, program, &["zmqpeer.c", "-lzmq"])
+    })
+}
+
+/// The program that is publishers and subscribers of Cyclone DDS; compiled if need be.
+pub fn dds_peer() -> Result<PathBuf, NoBroker> {
+    let absent = || NoBroker::Absent(System::CycloneDds.install().to_owned());
+    let sources = [
+        ("ddspeer.c", include_str!("../../native/ddspeer.c")),
+        ("lab.idl", include_str!("../../native/lab.idl")),
+        PEER,
+    ];
+    made("ddspeer", &sources, |folder, program| {
+        let compiler = compiler("dds/dds.h").ok_or_else(absent)?;
+        let of_types = found(&["idlc"]).ok_or_else(absent)?;
+        run(Command::new(of_types).args(["-l", "c", "lab.idl"]).current_dir(folder))?;
+        compile(&compiler, folder, program, &["ddspeer.c", "lab.c", "-lddsc"])
+    })
+}
+
+/// A program by its sources: found where it was made before, or made.
+fn made(
+    name: &str,
+    sources: &[(&str, &str)],
+    make: impl Fn(&Path, &Path) -> Result<(), NoBroker>,
+) -> Result<PathBuf, NoBroker> {
+    let mut hasher = DefaultHasher::new();
+    sources.hash(&mut hasher);
+    let folder = cache().join(format!("{name}-{:016x}", hasher.finish()));
+    let program = folder.join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    // In a folder of its own until it is whole: another process may look for it now, or make it.
+    let half = folder.join(format!("half-{}", std::process::id()));
+    fs::create_dir_all(&half)?;
+    for (file, text) in sources {
+        fs::write(half.join(file), text)?;
+    }
+    let outcome = make(&half, &half.join(name)).and_then(|()| Ok(fs::rename(half.join(name), &program)?));
+    let _ = fs::remove_dir_all(&half);
+    outcome.map(|()| program)
+}
+
+/// A compiler, if the library's header is there.
+fn compiler(header: &str) -> Option<PathBuf> {
+    let has_header =
+        ["/usr/include", "/usr/local/include"].iter().any(|folder| Path::new(folder).join(header).is_file());
+    found(&["cc", "gcc", "clang"]).filter(|_| has_header)
+}
+
+fn compile(compiler: &Path, folder: &Path, program: &Path, rest: &[&str]) -> Result<(), NoBroker> {
+    run(Command::new(compiler)
+        .args(["-O2", "-std=gnu11", "-pthread", "-o"])
+        .arg(program)
+        .args(rest)
+        .current_dir(folder))
+}
+
+fn run(command: &mut Command) -> Result<(), NoBroker> {
+    let output = command.stdin(Stdio::null()).output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            let program = command.get_program().to_string_lossy();
+            Err(NoBroker::Failed(io::Error::other(format!("{program}: {words}"))))
+        }
+    }
+}
+
+/// Where the user's programs keep what they can make again.
+pub(crate) fn cache() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    base.or_else(home).unwrap_or_else(std::env::temp_dir).join("thalweg-bench")
+}
+
+/// What both have in common.
+const PEER: (&str, &str) = ("peer.h", include_str!("../../native/peer.h"));

@@ -1,0 +1,63 @@
+//! No broker: publishers are where clients are, subscribers at the other end of the link, and one program is both.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use super::ports::Kind;
+use super::site::Site;
+use super::system::System;
+use super::{Ends, NoBroker, Running};
+use crate::cell::Protocol;
+use crate::net::CLIENT_HOST;
+
+/// Where publishers are found, and what the library is told.
+pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
+    // Nothing is written there.
+    let _ = fs::remove_dir_all(&site.folder);
+    let version = system.version()?;
+    let publisher = match site.space {
+        Some(_) => CLIENT_HOST.parse().map_err(std::io::Error::other)?,
+        None => site.host,
+    };
+    let (protocol, configuration) = match system {
+        System::CycloneDds => {
+            let ends = [(publisher, site.host), (site.host, publisher)];
+            let is_multicast = site.cell.broker_settings.get("multicast").is_some_and(|word| word == "true");
+            let heartbeat = site.cell.broker_settings.get("heartbeat").map(String::as_str);
+            let texts = ends.map(|(own, peer)| cyclone(&own.to_string(), &peer.to_string(), is_multicast, heartbeat));
+            (Protocol::Dds, texts.join("\n"))
+        }
+        _ => (Protocol::Zmtp, "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000, ZMQ_XPUB_NODROP = 1".to_owned()),
+    };
+    let address = SocketAddr::new(publisher, site.address(Kind::Tcp, 5559)?.port());
+    let addresses = [(protocol, Ends { publish: address, subscribe: address })].into();
+    Ok(Running { addresses, version, configuration, process: None, _ports: Some(site.ports) })
+}
+
+/// Cyclone's configuration of one end; in one line, because the program reads lines, and without double quotes. Subscribers
+/// look for the publisher at the other end of the link, as nobody forwards multicasts over a router.
+fn cyclone(own: &str, peer: &str, is_multicast: bool, heartbeat: Option<&str>) -> String {
+    let interval = heartbeat.map_or(String::new(), |every| {
+        format!("<Internal><HeartbeatInterval max='8 s'>{every}</HeartbeatInterval></Internal>")
+    });
+    format!(
+        "<CycloneDDS><Domain id='any'><General><Interfaces><NetworkInterface address='{own}' \
+         multicast='{is_multicast}'/></Interfaces><AllowMulticast>{is_multicast}</AllowMulticast></General>\
+         <Discovery><ExternalDomainId>0</ExternalDomainId><ParticipantIndex>auto</ParticipantIndex>\
+         <MaxAutoParticipantIndex>15</MaxAutoParticipantIndex><Peers><Peer address='{peer}'/></Peers></Discovery>\
+         {interval}</Domain></CycloneDDS>"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_reads_in_one_line_is_one() {
+        let text = cyclone("10.80.1.2", "10.80.2.2", false, Some("1 s"));
+        assert!(!text.contains(['"', '\n']) && text.contains("address='10.80.1.2'"), "{text}");
+        assert!(text.contains("<AllowMulticast>false<") && text.contains(">1 s</HeartbeatInterval>"));
+        assert!(!cyclone("a", "b", true, None).contains("Heartbeat"));
+    }
+}

@@ -1,0 +1,250 @@
+//! A broker's processes: started in a namespace and on a core, waited for, metered, ended.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::meter::{born, family, usage};
+use super::ports::Ports;
+use super::site::{Launch, Order, Site};
+use super::{Ends, Usage};
+use crate::cell::Protocol;
+use crate::net::space::Space;
+
+/// A broker, and what has to run beside it; ended when dropped.
+#[derive(Debug)]
+pub struct Process {
+    children: Vec<Child>,
+    folder: PathBuf,
+    besides: Vec<PathBuf>,
+    _ports: Ports,
+}
+
+impl Process {
+    /// Starts it, and returns when it is ready.
+    pub fn start(launch: Launch, site: Site<'_>) -> io::Result<Process> {
+        let Site { cell, space, folder, ports, .. } = site;
+        let mut process = Process { children: Vec::new(), folder, besides: launch.besides.clone(), _ports: ports };
+        for order in launch.before.iter().chain([&launch.broker]) {
+            let child = process.spawn(order, space, cell.cpus.0)?;
+            process.children.push(child);
+            process.remember()?;
+        }
+        let patience = Instant::now() + launch.patience;
+        while !process.is_ready(&launch, space) {
+            let has_ended = process.children.last_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            if has_ended || Instant::now() > patience {
+                let said = fs::read_to_string(process.log()).unwrap_or_default();
+                let lines: Vec<&str> = said.lines().collect();
+                let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("; ");
+                return Err(io::Error::other(format!("{} did not start: {last}", cell.system)));
+            }
+            thread::sleep(LOOK_UP);
+        }
+        Ok(process)
+    }
+
+    fn spawn(&self, order: &Order, space: Option<&Space>, cpu: Option<usize>) -> io::Result<Child> {
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let mut command = Command::new(&order.program);
+        command
+            .args(&order.arguments)
+            .envs(order.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .current_dir(&self.folder)
+            // Ctrl-C is for us: the broker stays until we have written what we know.
+            .process_group(0);
+        // A process begins in the namespace and on the cores of the thread that starts it.
+        let start = move || {
+            if let Some(cpu) = cpu.filter(|cpu| *cpu < CpuSet::MAX_CPU) {
+                let mut set = CpuSet::new();
+                set.set(cpu);
+                sched_setaffinity(None, &set)
+                    .map_err(|error| io::Error::other(format!("no broker on core {cpu}: {error}")))?;
+            }
+            command.spawn().map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", command.get_program().to_string_lossy()))
+            })
+        };
+        inside(space, start)
+    }
+
+    /// Writes down who is to be ended if this process is killed before it can.
+    fn remember(&self) -> io::Result<()> {
+        let lines: String =
+            self.children.iter().filter_map(|child| Some(format!("{} {}\n", child.id(), born(child.id())?))).collect();
+        fs::write(self.folder.join(PROCESSES), lines)
+    }
+
+    fn is_ready(&self, launch: &Launch, space: Option<&Space>) -> bool {
+        let has_said =
+            launch.says.is_none_or(|words| fs::read_to_string(self.log()).is_ok_and(|text| text.contains(words)));
+        has_said && inside(space, || Ok(launch.addresses.iter().all(accepts))).unwrap_or(false)
+    }
+
+    /// Its folder.
+    #[cfg(test)]
+    pub fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// The number of the broker's first process.
+    pub fn id(&self) -> Option<u32> {
+        self.children.last().map(Child::id)
+    }
+
+    /// What it has used since it was started.
+    pub fn usage(&self) -> Usage {
+        self.children.last().map(|broker| usage(broker.id())).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It keeps nothing that is wanted.
+        for child in self.children.iter_mut().rev() {
+            end(child.id());
+            let _ = child.wait();
+        }
+        for folder in self.besides.iter().chain([&self.folder]) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Ends a process, its group and all that come from it.
+fn end(process: u32) {
+    let all: Vec<(u32, Option<u64>)> = family(process).into_iter().map(|one| (one, born(one))).collect();
+    let pid = |process: u32| i32::try_from(process).ok().and_then(Pid::from_raw);
+    if let Some(group) = pid(process) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    for (one, when) in all {
+        // Erlang starts helpers in groups of their own.
+        if let (Some(pid), true) = (pid(one), when.is_some() && born(one) == when) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Does something in a namespace or where we are, on a thread of its own either way.
+fn inside<T: Send>(space: Option<&Space>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    match space {
+        Some(space) => space.within(work),
+        None => thread::scope(|scope| {
+            scope.spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("what started the broker panicked")))
+        }),
+    }
+}
+
+/// Whether somebody accepts at both ends. UDP has nothing to accept; there the kernel says who is there.
+fn accepts((protocol, ends): (&Protocol, &Ends)) -> bool {
+    match protocol {
+        Protocol::Coap => {
+            let wanted = format!(":{:04X} ", ends.publish.port());
+            ["udp", "udp6"].iter().any(|table| {
+                let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+                text.lines().skip(1).any(|line| {
+                    line.split_once(": ").is_some_and(|(_, rest)| {
+                        rest.split_once(' ').is_some_and(|(local, _)| format!("{local} ").ends_with(&wanted))
+                    })
+                })
+            })
+        }
+        _ => [ends.publish, ends.subscribe]
+            .iter()
+            .all(|address| TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok()),
+    }
+}
+
+/// A folder's name that says whose it is.
+pub fn folder_name(number: u32) -> String {
+    let own = std::process::id();
+    format!("{PREFIX}{own}-{}-{number}", born(own).unwrap_or(0))
+}
+
+/// Ends brokers, and removes folders, of processes of ours that were killed before they could. Once.
+pub fn sweep() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(owner) = name.to_str().and_then(owner) else { continue };
+            if born(owner.0) != Some(owner.1) {
+                clear(&entry.path());
+            }
+        }
+    });
+}
+
+/// The process that a folder belongs to, and when it was born.
+fn owner(name: &str) -> Option<(u32, u64)> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn clear(folder: &Path) {
+    for line in fs::read_to_string(folder.join(PROCESSES)).unwrap_or_default().lines() {
+        let mut numbers = line.split(' ');
+        let process = numbers.next().and_then(|text| text.parse::<u32>().ok());
+        let when = numbers.next().and_then(|text| text.parse::<u64>().ok());
+        // Its number may have gone to somebody else since.
+        if let Some(process) = process.filter(|process| when.is_some() && born(*process) == when) {
+            end(process);
+        }
+    }
+    let _ = fs::remove_dir_all(folder);
+    // A broker that insists on a store has it in memory, under the same name.
+    let _ = fs::remove_dir_all(Path::new(MEMORY).join(folder.file_name().unwrap_or_default()));
+}
+
+/// A file system in memory.
+pub const MEMORY: &str = "/dev/shm";
+const PREFIX: &str = "thalweg-broker-";
+const PROCESSES: &str = "processes";
+const LOOK_UP: Duration = Duration::from_millis(20);
+/// What is told of what a broker said that did not start.
+const LINES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_says_whose_it_is() {
+        let own = std::process::id();
+        assert_eq!(owner(&folder_name(3)), born(own).map(|when| (own, when)));
+        assert_eq!(owner("thalweg-bench-1"), None);
+        assert_eq!(owner("thalweg-broker-x-1-0"), None);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_ended_and_removed() {
+        let folder = std::env::temp_dir().join(format!("thalweg-clear-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut left = Command::new("sleep").arg("600").process_group(0).spawn().expect("sleep");
+        let when = born(left.id()).expect("it runs");
+        // One whose number now is somebody else's is left alone.
+        let own = std::process::id();
+        let text = format!("{} {when}\n{own} {}\n", left.id(), born(own).expect("this runs") + 1);
+        fs::write(folder.join(PROCESSES), text).expect("a file");
+        clear(&folder);
+        assert!(!left.wait().expect("it was ended").success());
+        assert!(!folder.exists());
+    }
+}

@@ -1,0 +1,169 @@
+//! Where a broker is to run, and how it is to be started.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::ports::{Kind, Ports};
+use super::process;
+use super::{Ends, NoBroker};
+use crate::cell::{Cell, Protocol};
+use crate::net::BROKER_HOST;
+use crate::net::space::Space;
+
+/// A folder, an address and ports of a broker's own.
+#[derive(Debug)]
+pub struct Site<'a> {
+    /// What is to be measured.
+    pub cell: &'a Cell,
+    /// Where it is to run.
+    pub space: Option<&'a Space>,
+    /// Its folder, there already, removed with the broker.
+    pub folder: PathBuf,
+    /// Its address.
+    pub host: IpAddr,
+    /// Ports that it has taken.
+    pub ports: Ports,
+}
+
+/// A command with its environment.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// What is added to the environment.
+    pub environment: Vec<(&'static str, String)>,
+}
+
+/// All that is needed to start a broker.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Something that has to run beside it.
+    pub before: Option<Order>,
+    /// The broker.
+    pub broker: Order,
+    /// What it says when it is ready, besides accepting.
+    pub says: Option<&'static str>,
+    /// Where it will be.
+    pub addresses: BTreeMap<Protocol, Ends>,
+    /// Everything it is configured by, for the record.
+    pub configuration: String,
+    /// Folders outside of its own, removed with it.
+    pub besides: Vec<PathBuf>,
+    /// How long it may take, without other work on the machine much less.
+    pub patience: Duration,
+}
+
+impl<'a> Site<'a> {
+    /// A new one.
+    pub fn new(cell: &'a Cell, space: Option<&'a Space>) -> io::Result<Site<'a>> {
+        let host: Ipv4Addr = match space {
+            Some(_) => BROKER_HOST.parse().map_err(io::Error::other)?,
+            None => Ipv4Addr::LOCALHOST,
+        };
+        let folder = process::folder_name(NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir(&folder)?;
+        Ok(Site { cell, space, folder, host: host.into(), ports: Ports::default() })
+    }
+
+    /// A path in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes a file into its folder; its path.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<String> {
+        let path = self.path(name);
+        fs::write(&path, text)?;
+        Ok(text_of(&path))
+    }
+
+    /// The protocols of the legs, each once.
+    pub fn protocols(&self) -> Vec<Protocol> {
+        let mut protocols = vec![self.cell.publish.protocol, self.cell.subscribe.protocol];
+        protocols.dedup();
+        protocols
+    }
+
+    /// Addresses for all protocols of the legs: at the usual ports in a namespace, at free ones on the loopback.
+    pub fn addresses(&self) -> io::Result<BTreeMap<Protocol, Ends>> {
+        let mut addresses = BTreeMap::new();
+        for protocol in self.protocols() {
+            let (kind, usual) = match protocol {
+                Protocol::Mqtt => (Kind::Tcp, 1883),
+                Protocol::Coap => (Kind::Udp, 5683),
+                Protocol::Amqp => (Kind::Tcp, 5672),
+                Protocol::Stomp => (Kind::Tcp, 61613),
+                Protocol::Xmpp => (Kind::Tcp, 5222),
+                Protocol::Zmtp => (Kind::Tcp, 5559),
+                Protocol::Dds => return Err(io::Error::other("DDS has no broker")),
+            };
+            let address = self.address(kind, usual)?;
+            let other = if protocol == Protocol::Zmtp { self.address(kind, usual + 1)? } else { address };
+            addresses.insert(protocol, Ends { publish: address, subscribe: other });
+        }
+        Ok(addresses)
+    }
+
+    /// An address: `usual` in a namespace, where nobody else is, a free port on the loopback.
+    pub fn address(&self, kind: Kind, usual: u16) -> io::Result<SocketAddr> {
+        let port = match self.space {
+            Some(_) => usual,
+            None => self.ports.free(kind)?,
+        };
+        Ok(SocketAddr::new(self.host, port))
+    }
+
+    /// Whether the cell asks for messages that survive; `persistence` is the same word for all systems.
+    pub fn is_persistent(&self) -> bool {
+        self.cell.broker_settings.get(PERSISTENCE).is_some_and(|value| value == "true")
+    }
+
+    /// The settings of the cell in the broker's own words, one for each line.
+    pub fn settings(&self, between: &str) -> String {
+        let mut text = String::new();
+        for (key, value) in self.cell.broker_settings.iter().filter(|(key, _)| *key != PERSISTENCE) {
+            let _ = writeln!(text, "{key}{between}{value}");
+        }
+        text
+    }
+}
+
+impl Launch {
+    /// A broker that is ready when it accepts.
+    pub fn new(broker: Order, addresses: BTreeMap<Protocol, Ends>, configuration: String) -> Result<Launch, NoBroker> {
+        Ok(Launch {
+            before: None,
+            broker,
+            says: None,
+            addresses,
+            configuration,
+            besides: Vec::new(),
+            patience: Duration::from_secs(60),
+        })
+    }
+}
+
+impl Order {
+    /// A command without an environment of its own.
+    pub fn new(program: PathBuf, arguments: &[&str]) -> Order {
+        Order { program, arguments: arguments.iter().map(|&word| word.to_owned()).collect(), environment: Vec::new() }
+    }
+}
+
+/// A path as text; all of ours are.
+pub fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The one setting that all systems have.
+const PERSISTENCE: &str = "persistence";
+static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -1,0 +1,68 @@
+//! Thalweg itself.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use super::NoBroker;
+use super::site::{Launch, Order, Site, text_of};
+use super::system::{System, found};
+use crate::cell::Protocol;
+
+/// The program that runs, if it is a broker; or what `THALWEG_BIN` names; or the one in the path.
+pub fn program() -> Option<PathBuf> {
+    let own = || {
+        let own = std::env::current_exe().ok()?;
+        (own.file_stem()? == "thalweg").then_some(own)
+    };
+    std::env::var_os("THALWEG_BIN").map(PathBuf::from).or_else(own).or_else(|| found(&["thalweg"]))
+}
+
+/// Without journal unless asked, listeners for the protocols of the legs only.
+pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
+    let program = System::Thalweg.program()?;
+    let addresses = site.addresses()?;
+    let mut text = String::new();
+    for (protocol, ends) in &addresses {
+        let name = super::word(*protocol);
+        let _ = writeln!(text, "listeners.{name}.bind = \"{}\"\nlisteners.{name}.anonymous = true", ends.publish);
+    }
+    for (protocol, name) in [
+        (Protocol::Mqtt, "mqtt"),
+        (Protocol::Amqp, "amqp"),
+        (Protocol::Stomp, "stomp"),
+        (Protocol::Coap, "coap"),
+        (Protocol::Dds, "websocket"),
+        (Protocol::Dds, "coap-tcp"),
+    ] {
+        if !addresses.contains_key(&protocol) {
+            let _ = writeln!(text, "listeners.{name}.enabled = false");
+        }
+    }
+    text.push_str(SETTINGS);
+    let _ = writeln!(text, "journal.enabled = {}", site.is_persistent());
+    let config = site.write("thalweg.toml", &text)?;
+    let data = text_of(&site.path("data"));
+    let mut broker = Order::new(program, &["serve", "--config", &config, "--data", &data]);
+    for setting in site.settings("=").lines() {
+        broker.arguments.extend(["--set".to_owned(), setting.to_owned()]);
+        // In the record they are what was said last.
+        let _ = writeln!(text, "# --set {setting}");
+    }
+    let mut launch = Launch::new(broker, addresses, text)?;
+    launch.says = Some("ready");
+    Ok(launch)
+}
+
+/// Queues that do not drop. To one observer of many topics goes more than one notification at once: with RFC 7252's NSTART
+/// of 1 and first wait of 2 s, five messages a second at 20 % loss wait in the broker for minutes.
+const SETTINGS: &str = "\
+queue.messages_max = 100000000
+queue.bytes_max = \"64GiB\"
+mqtt.receive_maximum = 65535
+mqtt.inflight_max = 65535
+coap.observations_per_peer_max = 65535
+coap.nstart = 64
+coap.adaptive_timeout = true
+admin.enabled = false
+sys.interval = \"off\"
+";

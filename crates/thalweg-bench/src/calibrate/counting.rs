@@ -1,0 +1,107 @@
+//! E0.6: gaps, repetitions and reordering that were put in are counted, each as often as it was put in and no other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use super::fake::{Fake, Fate, Service};
+use super::{Finding, Wishes, cell};
+use crate::cell::{Driver, Load, Phases, Row, Standing};
+use crate::sim::random::Random;
+use crate::trial;
+
+/// What is put in: of each topic, which message has which fate.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Injected {
+    fates: BTreeMap<(u32, u64), Fate>,
+}
+
+impl Injected {
+    /// So many of each kind among `messages` of each of `flows` flows, where the seed says.
+    fn draw(seed: u64, flows: u32, messages: u64, of_each: usize) -> Injected {
+        let mut dice = Random::new(seed);
+        let mut fates: BTreeMap<(u32, u64), Fate> = BTreeMap::new();
+        for fate in [Fate::Never, Fate::Twice, Fate::BehindNext] {
+            let mut left = of_each;
+            while left > 0 {
+                let flow = (dice.draw() % u64::from(flows)) as u32;
+                // The last ones have nobody to be behind of.
+                let number = dice.draw() % (messages - 4);
+                // Two messages between two incidents: a message that overtakes nobody is not reordered.
+                let is_free = (number.saturating_sub(2)..=number + 2).all(|near| !fates.contains_key(&(flow, near)));
+                if is_free {
+                    fates.insert((flow, number), fate);
+                    left -= 1;
+                }
+            }
+        }
+        Injected { fates }
+    }
+}
+
+impl Service for Injected {
+    fn serve(&mut self, topic: &str, number: u64, now: u64) -> Fate {
+        let flow = topic.rsplit('/').next().and_then(|flow| flow.parse().ok()).unwrap_or(u32::MAX);
+        self.fates.get(&(flow, number)).copied().unwrap_or(Fate::At(now))
+    }
+}
+
+/// Runs the test.
+pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
+    let of_each = if wishes.quick { 20 } else { 100 };
+    let mut findings = Vec::new();
+    for (driver, qos) in [(Driver::Bare, 0), (Driver::Bare, 1), (Driver::Bare, 2), (Driver::Common, 0)] {
+        match measure(driver, qos, of_each, wishes.seed, stop) {
+            Ok(row) => findings.push(judge(driver, qos, of_each, &row)),
+            Err(error) => findings.push(Finding::skipped("counting", error.to_string())),
+        }
+    }
+    findings
+}
+
+fn measure(driver: Driver, qos: u8, of_each: usize, seed: u64, stop: &AtomicBool) -> std::io::Result<Row> {
+    // Twenty times as many messages as incidents of a kind.
+    let messages = of_each as u64 * 20 / u64::from(FLOWS);
+    let fake = Fake::start(Box::new(Injected::draw(seed, FLOWS, messages, of_each)))?;
+    let load = Load::Open { rate: RATE, flows: FLOWS, arrivals: "periodic".to_owned() };
+    let measure_ns = (messages as f64 / RATE * 1e9) as u64;
+    // What was put in does not come any more: the drain ends by itself only where nothing is missing.
+    let phases = Phases { settle_ns: 0, warmup_ns: 0, measure_ns, drain_ns: 1_000_000_000 };
+    Ok(trial::run(&cell(fake.address(), driver, qos, 20, load, phases, seed), stop).row)
+}
+
+fn judge(driver: Driver, qos: u8, of_each: usize, row: &Row) -> Finding {
+    if let Standing::Invalid(why) = &row.standing {
+        return Finding::skipped(format!("{driver:?}, QoS {qos}"), why.clone());
+    }
+    let expected = [row.sent, row.sent - of_each as u64, of_each as u64, of_each as u64, of_each as u64];
+    let measured = [row.intended, row.delivered, row.lost, row.duplicates, row.reordered];
+    let words = |of: [u64; 5]| {
+        let [sent, came, lost, twice, behind] = of;
+        format!("{sent} sent, {came} came, {lost} lost, {twice} twice, {behind} behind a later one")
+    };
+    Finding::new(
+        format!("{driver:?} driver, MQTT QoS {qos}: {of_each} messages left out, doubled, put behind the next")
+            .to_lowercase(),
+        words(expected),
+        words(measured),
+        expected == measured,
+    )
+}
+
+const FLOWS: u32 = 4;
+/// Messages a second of each flow.
+const RATE: f64 = 200.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_counted() {
+        for (driver, qos) in [(Driver::Bare, 0), (Driver::Bare, 1), (Driver::Common, 0)] {
+            let row = measure(driver, qos, 10, 3, &AtomicBool::new(false)).expect("a port is free");
+            let finding = judge(driver, qos, 10, &row);
+            assert_eq!(finding.verdict, super::super::Verdict::Held, "{finding:?}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! A broker of which it is known exactly what it does: MQTT, one thread, and a service that says what becomes of each
+//! message and when.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use thalweg_mqtt::{ConnAck, Event, PublishOut, QoS, ReasonCode, ServerLimits, ServerSide};
+
+use crate::load::clock;
+
+/// What becomes of a message. Whoever published it is told at that time, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes to its subscribers then, nanoseconds of the clock.
+    At(u64),
+    /// It goes nowhere; its publisher is told that it has come.
+    Never,
+    /// It goes to its subscribers twice.
+    Twice,
+    /// It goes to its subscribers behind the next message of its topic.
+    BehindNext,
+}
+
+/// Says what becomes of messages.
+pub trait Service: Send {
+    /// Of the one with this number, from 0, of its topic, which came at `now`.
+    fn serve(&mut self, topic: &str, number: u64, now: u64) -> Fate;
+}
+
+/// Everything at once.
+#[derive(Debug)]
+pub struct AtOnce;
+
+impl Service for AtOnce {
+    fn serve(&mut self, _: &str, _: u64, now: u64) -> Fate {
+        Fate::At(now)
+    }
+}
+
+/// A broker that runs; it ends when dropped.
+#[derive(Debug)]
+pub struct Fake {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fake {
+    /// Starts it on the loopback.
+    pub fn start(service: Box<dyn Service>) -> io::Result<Fake> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = is_over.clone();
+        let thread = thread::Builder::new().name("fake-broker".to_owned()).spawn(move || {
+            clock::be_exact();
+            Desk {
+                service,
+                listener,
+                lines: Vec::new(),
+                numbers: BTreeMap::new(),
+                leaving: BinaryHeap::new(),
+                order: 0,
+                held: BTreeMap::new(),
+            }
+            .run(&seen);
+        })?;
+        Ok(Fake { address, is_over, thread: Some(thread) })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Line {
+    stream: TcpStream,
+    machine: ServerSide,
+    inbox: Vec<u8>,
+    out: Vec<u8>,
+    /// Filter and granted QoS.
+    filters: Vec<(String, QoS)>,
+    next_id: u16,
+    is_gone: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Leaving {
+    topic: String,
+    payload: Vec<u8>,
+    /// 0, 1, 2.
+    qos: u8,
+    copies: u8,
+    /// Who published it, as which packet.
+    from: (usize, u16),
+}
+
+struct Desk {
+    service: Box<dyn Service>,
+    listener: TcpListener,
+    lines: Vec<Line>,
+    numbers: BTreeMap<String, u64>,
+    leaving: BinaryHeap<Reverse<(u64, u64, Leaving)>>,
+    order: u64,
+    /// Of each topic, what waits for the next one.
+    held: BTreeMap<String, Vec<Leaving>>,
+}
+
+impl Desk {
+    fn run(mut self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Acquire) {
+            self.wait();
+            while let Ok((stream, _)) = self.listener.accept() {
+                self.welcome(stream);
+            }
+            for number in 0..self.lines.len() {
+                self.read(number);
+            }
+            self.let_leave();
+            for line in &mut self.lines {
+                line.write();
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let now = clock::now();
+        let next = self.leaving.peek().map_or(now + LOOK_UP, |Reverse((at, ..))| *at);
+        let timeout = clock::timespec(next.saturating_sub(now).min(LOOK_UP));
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        for line in self.lines.iter().filter(|line| !line.is_gone) {
+            let flags = if line.out.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            fds.push(PollFd::new(&line.stream, flags));
+        }
+        // Whatever it says, everything is looked at.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    fn welcome(&mut self, stream: TcpStream) {
+        if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
+            let machine = ServerSide::new(ServerLimits::default());
+            let (inbox, out, filters) = (Vec::new(), Vec::new(), Vec::new());
+            self.lines.push(Line { stream, machine, inbox, out, filters, next_id: 1, is_gone: false });
+        }
+    }
+
+    fn read(&mut self, number: usize) {
+        let Some(line) = self.lines.get_mut(number).filter(|line| !line.is_gone) else { return };
+        let mut chunk = [0; 64 << 10];
+        loop {
+            match line.stream.read(&mut chunk) {
+                Ok(0) => {
+                    line.is_gone = true;
+                    break;
+                }
+                Ok(count) => line.inbox.extend_from_slice(chunk.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    line.is_gone = error.kind() != io::ErrorKind::WouldBlock;
+                    break;
+                }
+            }
+        }
+        let now = clock::now();
+        let bytes = std::mem::take(&mut line.inbox);
+        let mut used = 0;
+        let mut came = Vec::new();
+        loop {
+            let (count, event) = match line.machine.handle_input(bytes.get(used..).unwrap_or_default()) {
+                Ok(Some(both)) => both,
+                Ok(None) => break,
+                Err(_) => {
+                    line.is_gone = true;
+                    break;
+                }
+            };
+            used += count;
+            match event {
+                Event::Connect(_) => line.machine.connack(&ConnAck::default(), &mut line.out),
+                Event::Subscribe(subscribe) => {
+                    let mut codes = Vec::new();
+                    for (filter, options) in subscribe.filters() {
+                        line.filters.push((filter.to_owned(), options.qos));
+                        codes.push(ReasonCode::granted(options.qos));
+                    }
+                    line.machine.suback(subscribe.id, &codes, &mut line.out);
+                }
+                Event::Publish(publish) => came.push(Leaving {
+                    topic: publish.topic.as_str().to_owned(),
+                    payload: publish.payload.to_vec(),
+                    qos: publish.qos as u8,
+                    copies: 1,
+                    from: (number, publish.id),
+                }),
+                Event::PubRec { id, .. } => line.machine.pubrel(id, ReasonCode::Success, &mut line.out),
+                Event::PubRel { id, .. } => line.machine.pubcomp(id, ReasonCode::Success, &mut line.out),
+                Event::PingReq(_) => line.machine.pingresp(&mut line.out),
+                Event::Disconnect(_) => line.is_gone = true,
+                _ => {}
+            }
+        }
+        line.inbox.extend_from_slice(bytes.get(used..).unwrap_or_default());
+        for message in came {
+            self.take(message, now);
+        }
+    }
+
+    fn take(&mut self, mut message: Leaving, now: u64) {
+        let count = self.numbers.entry(message.topic.clone()).or_default();
+        let number = *count;
+        *count += 1;
+        let at = match self.service.serve(&message.topic, number, now) {
+            Fate::At(at) => at,
+            Fate::Never => {
+                message.copies = 0;
+                now
+            }
+            Fate::Twice => {
+                message.copies = 2;
+                now
+            }
+            Fate::BehindNext => {
+                self.held.entry(message.topic.clone()).or_default().push(message);
+                return;
+            }
+        };
+        let held = self.held.remove(&message.topic).unwrap_or_default();
+        for message in std::iter::once(message).chain(held) {
+            self.order += 1;
+            self.leaving.push(Reverse((at, self.order, message)));
+        }
+    }
+
+    fn let_leave(&mut self) {
+        let now = clock::now();
+        while self.leaving.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            let Some(Reverse((_, _, message))) = self.leaving.pop() else { return };
+            for _ in 0..message.copies {
+                for line in self.lines.iter_mut().filter(|line| !line.is_gone) {
+                    line.deliver(&message);
+                }
+            }
+            let (number, id) = message.from;
+            if let Some(line) = self.lines.get_mut(number) {
+                match message.qos {
+                    0 => {}
+                    1 => line.machine.puback(id, ReasonCode::Success, &mut line.out),
+                    _ => line.machine.pubrec(id, ReasonCode::Success, &mut line.out),
+                }
+            }
+        }
+    }
+}
+
+impl Line {
+    fn deliver(&mut self, message: &Leaving) {
+        let Some((_, granted)) = self.filters.iter().find(|(filter, _)| *filter == message.topic) else { return };
+        let qos = match message.qos.min(*granted as u8) {
+            0 => QoS::AtMostOnce,
+            1 => QoS::AtLeastOnce,
+            _ => QoS::ExactlyOnce,
+        };
+        let id = self.next_id;
+        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+        let publish = PublishOut { qos, topic: &message.topic, id, payload: &message.payload, ..PublishOut::default() };
+        // What a client does not take it does not get.
+        let _ = self.machine.publish(&publish, &mut self.out);
+    }
+
+    fn write(&mut self) {
+        while !self.out.is_empty() && !self.is_gone {
+            match self.stream.write(&self.out) {
+                Ok(count) => drop(self.out.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.is_gone = error.kind() != io::ErrorKind::WouldBlock;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How often it looks whether it is over, nanoseconds.
+const LOOK_UP: u64 = 20_000_000;

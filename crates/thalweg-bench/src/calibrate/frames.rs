@@ -1,0 +1,423 @@
+//! E0 (5): bytes on the wire, counted three times: by the interfaces, by a capture, and by hand.
+//!
+//! By hand: a client and a broker exchange known messages, each in a frame of its own: 66 bytes of headers over TCP (with
+//! its timestamps), 42 over UDP. How many frames only acknowledge is TCP's choice and taken from the capture; everything else
+//! has to be as reckoned, to the last byte.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use super::link::skipped;
+use crate::brokers::{self, NoBroker};
+use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::net::capture::Capture;
+use crate::net::check::Finding;
+use crate::net::network::name_of_ours;
+use crate::net::{CLIENT_HOST, Network, Plan, Wire, network};
+
+/// All of it, with a broker of this name. Takes about half a minute.
+pub fn everything(system: &str) -> io::Result<Vec<Finding>> {
+    if let Err(why) = network::is_possible() {
+        return Ok(vec![skipped("bytes of exchanges", &why)]);
+    }
+    let mut findings = Vec::new();
+    for exchange in EXCHANGES {
+        match measured(system, &exchange) {
+            Ok(found) => findings.extend(found),
+            Err(NoBroker::Absent(install)) => {
+                let why = format!("{system} is not installed; {install}");
+                return Ok(vec![skipped("bytes of exchanges", &why)]);
+            }
+            Err(NoBroker::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(findings)
+}
+
+/// One kind of message.
+struct Exchange {
+    name: &'static str,
+    protocol: Protocol,
+    qos: u8,
+    /// Bytes of frames for a message of 60 bytes, both legs (EXPERIMENTS 3.2).
+    study: u64,
+}
+
+const EXCHANGES: [Exchange; 5] = [
+    Exchange { name: "MQTT QoS 0", protocol: Protocol::Mqtt, qos: 0, study: 410 },
+    Exchange { name: "MQTT QoS 1", protocol: Protocol::Mqtt, qos: 1, study: 554 },
+    Exchange { name: "MQTT QoS 2", protocol: Protocol::Mqtt, qos: 2, study: 834 },
+    Exchange { name: "CoAP CON", protocol: Protocol::Coap, qos: 1, study: 334 },
+    Exchange { name: "CoAP NON", protocol: Protocol::Coap, qos: 0, study: 288 },
+];
+
+/// What was exchanged, reckoned by whoever wrote and read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reckoned {
+    /// Frames with something in them.
+    data: Wire,
+    /// CoAP's empty acknowledgements.
+    empty: Wire,
+    /// CoAP's questions whether somebody is there, and their answers.
+    pings: Wire,
+}
+
+impl Reckoned {
+    fn frame(&mut self, headers: u64, length: usize) {
+        self.data = self.data + Wire { bytes: headers + length as u64, frames: 1 };
+    }
+}
+
+fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker> {
+    let network = Network::up(&name_of_ours("cal-frames"), &Plan::default())?;
+    let capture = Capture::start(&network)?;
+    let broker = brokers::start(&cell(system, exchange.protocol, exchange.qos), Some(network.broker()))?;
+    let address = broker.address(exchange.protocol).ok_or_else(|| io::Error::other("the broker has no address"))?;
+    let (reckoned, before, after, captured) = network.client().within(|| {
+        let mut talk: Box<dyn Talk> = match exchange.protocol {
+            Protocol::Coap => Box::new(Coap::begin(address, exchange.qos)?),
+            _ => Box::new(Mqtt::begin(address, exchange.qos)?),
+        };
+        // What belongs to connecting and subscribing is over, delayed acknowledgements with it.
+        thread::sleep(QUIET);
+        capture.mark();
+        let before = network.reading()?.sum();
+        let mut reckoned = Reckoned::default();
+        for number in 0..MESSAGES {
+            talk.message(number as u16 + 1, &mut reckoned)?;
+            thread::sleep(BETWEEN);
+        }
+        thread::sleep(QUIET);
+        let after = network.reading()?.sum();
+        Ok((reckoned, before, after, capture.mark()))
+    })?;
+    let (all, counted) = (captured.all(), after - before);
+    let pure = all.acknowledgements - reckoned.empty;
+    let wanted = reckoned.data
+        + reckoned.empty
+        + reckoned.pings
+        + Wire { bytes: pure.frames * ACKNOWLEDGEMENT, frames: pure.frames };
+    let name = exchange.name;
+    let data = Wire { bytes: all.payload + all.protocol + all.transport, frames: all.data_frames };
+    let payload = 2 * MESSAGES * PAYLOAD as u64;
+    let mut findings = vec![
+        Finding {
+            what: format!("{name}: {MESSAGES} messages of {PAYLOAD} B, interfaces"),
+            wanted: format!("{} B in {} frames, {} of them only acknowledge", wanted.bytes, wanted.frames, pure.frames),
+            found: format!("{} B in {}", counted.bytes, counted.frames),
+            is_right: Some(counted == wanted),
+        },
+        Finding {
+            what: format!("{name}: the same, capture"),
+            wanted: format!("{} B in {} frames", counted.bytes, counted.frames),
+            found: format!("{} B in {}", all.total().bytes, all.total().frames),
+            is_right: Some(all.total() == counted),
+        },
+        Finding {
+            what: format!("{name}: by cause"),
+            wanted: format!(
+                "{payload} B payload in {} B of {} data frames, nothing sent again",
+                reckoned.data.bytes, reckoned.data.frames
+            ),
+            found: format!(
+                "{} B payload, {} protocol, {} headers: {} B in {}; {} sent again, {} else",
+                all.payload,
+                all.protocol,
+                all.transport,
+                data.bytes,
+                data.frames,
+                all.repeated.frames,
+                all.other.frames
+            ),
+            is_right: Some(
+                (all.payload, data, all.repeated.frames + all.other.frames) == (payload, reckoned.data, 0)
+                    && all.acknowledgements.bytes == reckoned.empty.bytes + pure.frames * ACKNOWLEDGEMENT,
+            ),
+        },
+    ];
+    let each = counted.bytes as f64 / MESSAGES as f64;
+    // The study's reckoning has one frame that only acknowledges on each leg.
+    let acknowledged = pure.frames as f64 / MESSAGES as f64;
+    let differs = match exchange.protocol {
+        Protocol::Coap => format!("{:+.1} B: tokens and options", each - exchange.study as f64),
+        _ => format!("{acknowledged:.2} acknowledgements instead of 2"),
+    };
+    let without = each - (acknowledged - 2.0) * ACKNOWLEDGEMENT as f64;
+    findings.push(Finding {
+        what: format!("{name}: a message of {PAYLOAD} B, both legs"),
+        wanted: format!("{} B (EXPERIMENTS 3.2)", exchange.study),
+        found: format!("{each:.1} B; {differs}"),
+        is_right: match exchange.protocol {
+            Protocol::Coap => Some((each - exchange.study as f64).abs() <= OPTIONS),
+            _ => Some((without - exchange.study as f64).abs() < 0.01),
+        },
+    });
+    Ok(findings)
+}
+
+/// Publisher and subscriber of one protocol.
+trait Talk {
+    /// Sends one message through, and reckons its frames.
+    fn message(&mut self, number: u16, reckoned: &mut Reckoned) -> io::Result<()>;
+}
+
+/// MQTT 3.1.1.
+struct Mqtt {
+    publisher: TcpStream,
+    subscriber: TcpStream,
+    qos: u8,
+}
+
+impl Mqtt {
+    fn begin(address: SocketAddr, qos: u8) -> io::Result<Mqtt> {
+        let mut ends = Vec::new();
+        for name in ["p", "s"] {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            // CONNECT: protocol, level 4, clean session, no keep-alive, client identifier.
+            stream.write_all(&[b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01", name.as_bytes()].concat())?;
+            expect(&packet(&mut stream)?, 0x20)?;
+            ends.push(stream);
+        }
+        let (Some(mut subscriber), Some(publisher)) = (ends.pop(), ends.pop()) else { return Err(gone()) };
+        let body = [b"\0\x01\0\x09", TOPIC.as_bytes(), &[qos]].concat();
+        subscriber.write_all(&[&[0x82, body.len() as u8], &body[..]].concat())?;
+        expect(&packet(&mut subscriber)?, 0x90)?;
+        Ok(Mqtt { publisher, subscriber, qos })
+    }
+}
+
+impl Talk for Mqtt {
+    fn message(&mut self, number: u16, reckoned: &mut Reckoned) -> io::Result<()> {
+        let mut body = [b"\0\x09", TOPIC.as_bytes()].concat();
+        if self.qos > 0 {
+            body.extend_from_slice(&number.to_be_bytes());
+        }
+        body.resize(body.len() + PAYLOAD, b'x');
+        let message = [&[0x30 | (self.qos << 1), body.len() as u8], &body[..]].concat();
+        let write = |stream: &mut TcpStream, bytes: &[u8], reckoned: &mut Reckoned| {
+            reckoned.frame(TCP_HEADERS, bytes.len());
+            stream.write_all(bytes)
+        };
+        let read = |stream: &mut TcpStream, first: u8, reckoned: &mut Reckoned| -> io::Result<Vec<u8>> {
+            let packet = packet(stream)?;
+            reckoned.frame(TCP_HEADERS, packet.len());
+            expect(&packet, first)?;
+            Ok(packet)
+        };
+        // Both legs say the same, with an identifier of their own.
+        write(&mut self.publisher, &message, reckoned)?;
+        match self.qos {
+            0 => {}
+            1 => drop(read(&mut self.publisher, 0x40, reckoned)?),
+            _ => {
+                read(&mut self.publisher, 0x50, reckoned)?;
+                write(&mut self.publisher, &answer(0x62, number), reckoned)?;
+                read(&mut self.publisher, 0x70, reckoned)?;
+            }
+        }
+        let came = read(&mut self.subscriber, 0x30 | (self.qos << 1), reckoned)?;
+        let identifier = came.get(13..15).and_then(|two| two.first_chunk()).map_or(0, |two| u16::from_be_bytes(*two));
+        match self.qos {
+            0 => {}
+            1 => write(&mut self.subscriber, &answer(0x40, identifier), reckoned)?,
+            _ => {
+                write(&mut self.subscriber, &answer(0x50, identifier), reckoned)?;
+                read(&mut self.subscriber, 0x62, reckoned)?;
+                write(&mut self.subscriber, &answer(0x70, identifier), reckoned)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer(first: u8, identifier: u16) -> [u8; 4] {
+    let [high, low] = identifier.to_be_bytes();
+    [first, 2, high, low]
+}
+
+/// The next packet, none of which is longer than 127 bytes.
+fn packet(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head)?;
+    let mut packet = head.to_vec();
+    packet.resize(2 + usize::from(head[1]), 0);
+    stream.read_exact(packet.get_mut(2..).unwrap_or_default())?;
+    Ok(packet)
+}
+
+fn expect(packet: &[u8], first: u8) -> io::Result<()> {
+    match packet.first() {
+        Some(byte) if *byte == first => Ok(()),
+        _ => Err(io::Error::other(format!("the broker says {packet:02x?} instead of {first:02x}"))),
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the connection is gone")
+}
+
+/// CoAP: a resource at the topic's path, an observer of it.
+struct Coap {
+    publisher: UdpSocket,
+    subscriber: UdpSocket,
+    qos: u8,
+}
+
+impl Coap {
+    fn begin(address: SocketAddr, qos: u8) -> io::Result<Coap> {
+        let socket = || -> io::Result<UdpSocket> {
+            let socket = UdpSocket::bind((CLIENT_HOST, 0))?;
+            socket.connect(address)?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            Ok(socket)
+        };
+        let mut talk = Coap { publisher: socket()?, subscriber: socket()?, qos };
+        // The resource has to be there before somebody can observe it.
+        talk.publisher.send(&talk.put(0x7000))?;
+        response(&talk.publisher, &mut Reckoned::default())?;
+        talk.subscriber.send(&[b"\x41\x01\x70\x01o\x60", PATH].concat())?;
+        let first = response(&talk.subscriber, &mut Reckoned::default())?;
+        if first.get(1) != Some(&0x45) {
+            return Err(io::Error::other(format!("no observation: {first:02x?}")));
+        }
+        // Before it sends more than it was sent, a broker may ask whether the observer is there.
+        talk.message(0, &mut Reckoned::default())?;
+        Ok(talk)
+    }
+
+    fn put(&self, identifier: u16) -> Vec<u8> {
+        let kind = if self.qos == 0 { 0x51 } else { 0x41 };
+        let mut message = vec![kind, 0x03];
+        message.extend_from_slice(&identifier.to_be_bytes());
+        message.push(b'p');
+        // The path is the first option here, and the second behind Observe.
+        message.extend_from_slice(b"\xb2ps\x04data\x01f\xff");
+        message.resize(message.len() + PAYLOAD, b'x');
+        message
+    }
+}
+
+impl Talk for Coap {
+    fn message(&mut self, number: u16, reckoned: &mut Reckoned) -> io::Result<()> {
+        let message = self.put(number);
+        reckoned.frame(UDP_HEADERS, message.len());
+        self.publisher.send(&message)?;
+        response(&self.publisher, reckoned)?;
+        response(&self.subscriber, reckoned)?;
+        Ok(())
+    }
+}
+
+/// The next response or notification; acknowledged if it wants that.
+fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> {
+    loop {
+        let mut buffer = [0; 1500];
+        let length = socket.recv(&mut buffer)?;
+        let message = buffer.get(..length).unwrap_or_default().to_vec();
+        let (Some(&first), Some(&code)) = (message.first(), message.get(1)) else { return Err(gone()) };
+        let short = Wire { bytes: UDP_HEADERS + 4, frames: 1 };
+        let id = [*message.get(2).unwrap_or(&0), *message.get(3).unwrap_or(&0)];
+        let asks = first >> 4 & 3 == 0;
+        match (code, asks) {
+            // Is there somebody? Yes, says a reset (RFC 7252 4.3).
+            (0, true) => {
+                reckoned.pings = reckoned.pings + short + short;
+                socket.send(&[0x70, 0, id[0], id[1]])?;
+                continue;
+            }
+            (0, false) => {
+                reckoned.empty = reckoned.empty + short;
+                continue;
+            }
+            _ => {}
+        }
+        reckoned.frame(UDP_HEADERS, length);
+        if asks {
+            socket.send(&[0x60, 0, id[0], id[1]])?;
+            reckoned.empty = reckoned.empty + short;
+        }
+        return Ok(message);
+    }
+}
+
+/// A cell of which only the broker matters.
+pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
+    let leg = Leg { protocol, qos, version: 3, window: 1 };
+    let mut broker_settings = BTreeMap::new();
+    if system == "thalweg" && protocol == Protocol::Coap {
+        // Who observes is asked to acknowledge, or not, whatever the publisher did.
+        let kind = if qos == 0 { "non" } else { "con" };
+        broker_settings.insert("coap.notifications".to_owned(), kind.to_owned());
+    }
+    Cell {
+        experiment: "frames".to_owned(),
+        axes: BTreeMap::new(),
+        repeat: 0,
+        seed: 1,
+        system: system.to_owned(),
+        broker_settings,
+        cpus: (None, None),
+        driver: Driver::Bare,
+        publish: leg,
+        subscribe: leg,
+        link: Link { namespaces: true, ..Link::LOOPBACK },
+        workload: Workload::Fixed { bytes: PAYLOAD as u32 },
+        load: Load::Closed { think_ns: 0, flows: 1 },
+        phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
+        fan_out: 1,
+        calls: None,
+    }
+}
+
+const TOPIC: &str = "cal/frame";
+/// `/ps/data/f` as options behind an Observe of no bytes.
+const PATH: &[u8] = b"\x52ps\x04data\x01f";
+const PAYLOAD: usize = 60;
+const MESSAGES: u64 = 20;
+/// Ethernet 14, IP 20, TCP 32 with its timestamps.
+const TCP_HEADERS: u64 = 66;
+const ACKNOWLEDGEMENT: u64 = 66;
+/// Ethernet 14, IP 20, UDP 8.
+const UDP_HEADERS: u64 = 42;
+/// Longer than the 40 ms for which Linux holds an acknowledgement back.
+const BETWEEN: Duration = Duration::from_millis(60);
+const QUIET: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What tokens and options may differ by, both legs.
+const OPTIONS: f64 = 40.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_counted_where_there_may_be_links() {
+        for system in ["thalweg", "mosquitto"] {
+            let exchanges = if system == "thalweg" { &EXCHANGES[..] } else { &EXCHANGES[..3] };
+            for exchange in exchanges {
+                if let Err(why) = network::is_possible() {
+                    println!("skipped: {why}");
+                    return;
+                }
+                match measured(system, exchange) {
+                    Ok(findings) => {
+                        for finding in &findings {
+                            println!(
+                                "{system} {}: {}; {}: {:?}",
+                                finding.what, finding.wanted, finding.found, finding.is_right
+                            );
+                        }
+                        assert!(findings.iter().all(|finding| finding.is_right == Some(true)));
+                    }
+                    Err(NoBroker::Absent(install)) => println!("skipped: {system} is not installed; {install}"),
+                    Err(NoBroker::Failed(error)) => panic!("{system}: {error}"),
+                }
+            }
+        }
+    }
+}

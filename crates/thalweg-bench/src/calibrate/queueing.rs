@@ -1,0 +1,153 @@
+//! E0.3: servers of which theory says how long one waits. With a fixed service time S and a load of ρ, messages that come
+//! at equal distances (D/D/1) do not wait at all, and those that come without memory (M/D/1) wait ρS / (2(1 − ρ)) in the
+//! mean. What the tool itself adds is in both, so that the difference of both means is the wait.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::fake::{Fake, Fate, Service};
+use super::{Finding, Wishes, cell};
+use crate::cell::{Driver, Load, Phases, Row, Standing};
+use crate::stats::{mean, mean_interval};
+use crate::trial;
+
+/// A server for each topic: it takes so long for each message, one after the other.
+#[derive(Debug)]
+struct Servers {
+    takes: u64,
+    free_at: BTreeMap<String, u64>,
+}
+
+impl Servers {
+    fn new(takes: u64) -> Servers {
+        Servers { takes, free_at: BTreeMap::new() }
+    }
+}
+
+impl Service for Servers {
+    fn serve(&mut self, topic: &str, _: u64, now: u64) -> Fate {
+        let free = self.free_at.entry(topic.to_owned()).or_default();
+        *free = now.max(*free) + self.takes;
+        Fate::At(*free)
+    }
+}
+
+/// Runs the test.
+pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
+    let lasts = if wishes.quick { 2_000 * MS } else { 4_000 * MS };
+    let (mut regular, mut random) = (Vec::new(), Vec::new());
+    let mut notes = Vec::new();
+    for (arrivals, means) in [("periodic", &mut regular), ("poisson", &mut random)] {
+        // What a busy machine made invalid says nothing of the tool, and is measured again.
+        for seed in wishes.seed..wishes.seed.saturating_add(TRIES) {
+            if means.len() >= REPEATS || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match measure(arrivals, lasts, seed, stop) {
+                Ok(row) => match &row.standing {
+                    Standing::Valid => means.push(row.response.mean / 1e3),
+                    standing => notes.push(format!("{arrivals}: {standing:?}")),
+                },
+                Err(error) => return vec![Finding::skipped("queueing", error.to_string())],
+            }
+        }
+    }
+    let told = notes.into_iter().map(|note| Finding::told("a run did not count and was repeated", note));
+    if regular.len() < REPEATS || random.len() < REPEATS {
+        let (wanted, found) =
+            (format!("{REPEATS} runs of each that count"), format!("{} and {}", regular.len(), random.len()));
+        let missed = Finding::new("D/D/1 and M/D/1: this machine was too busy", wanted, found, false);
+        return std::iter::once(missed).chain(told).collect();
+    }
+    let base = mean(&regular);
+    let (service, wait) = (SERVICE as f64 / 1e6, LOAD * SERVICE as f64 / 1e6 / (2.0 * (1.0 - LOAD)));
+    let waits: Vec<f64> = random.iter().map(|mean| mean - base).collect();
+    let interval = mean_interval(&waits, 0.95);
+    let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| (interval.low, interval.high));
+    let waited = mean(&waits);
+    let close = |measured: f64, theory: f64| (measured / theory - 1.0).abs() <= TOLERANCE;
+    let mut findings = vec![
+        Finding::new(
+            format!("D/D/1, S = {service:.0} ms, load {LOAD}: mean response"),
+            format!("{service:.3} ms ± 5 %"),
+            format!("{base:.3} ms ({:+.1} %)", (base / service - 1.0) * 100.0),
+            close(base, service),
+        )
+        .with("response_mean_ms", base),
+        Finding::new(
+            format!("M/D/1, S = {service:.0} ms, load {LOAD}: mean wait, response less that of D/D/1"),
+            format!("{wait:.3} ms ± 5 %"),
+            format!("{waited:.3} ms ({:+.1} %), 95 % {low:.3} to {high:.3} ms", (waited / wait - 1.0) * 100.0),
+            close(waited, wait),
+        )
+        .with("wait_mean_ms", waited)
+        .with("wait_low_ms", low)
+        .with("wait_high_ms", high),
+    ];
+    findings.extend(told);
+    findings
+}
+
+/// One run of all servers.
+fn measure(arrivals: &str, lasts: u64, seed: u64, stop: &AtomicBool) -> std::io::Result<Row> {
+    let fake = Fake::start(Box::new(Servers::new(SERVICE)))?;
+    let load = Load::Open { rate: LOAD / (SERVICE as f64 / 1e9), flows: SERVERS, arrivals: arrivals.to_owned() };
+    let phases = Phases { settle_ns: 0, warmup_ns: 40 * SERVICE, measure_ns: lasts, drain_ns: 10_000 * MS };
+    Ok(trial::run(&cell(fake.address(), Driver::Bare, 0, 1, load, phases, seed), stop).row)
+}
+
+/// How long a server takes, nanoseconds.
+const SERVICE: u64 = 10 * MS;
+/// ρ.
+const LOAD: f64 = 0.5;
+/// Servers side by side: more messages in the same time.
+const SERVERS: u32 = 64;
+const REPEATS: usize = 7;
+/// So many runs at most, until enough of them count.
+const TRIES: u64 = 21;
+const TOLERANCE: f64 = 0.05;
+const MS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::schedule::{Arrivals, Schedule, Sizes};
+    use crate::load::{Got, Header, Times};
+
+    /// The same schedule, the same servers and the same books in virtual time; returns the mean response.
+    fn virtual_mean(arrivals: Arrivals, load: f64, seed: u64) -> f64 {
+        let seconds = 500_000_000_000;
+        let rate = load / (SERVICE as f64 / 1e9);
+        let times = Times { begin: 0, measure: 40 * SERVICE, end: seconds, give_up: 2 * seconds };
+        let mut servers = Servers::new(SERVICE);
+        let mut got = Got::new(times, SERVERS, 1);
+        for item in Schedule::open(rate, SERVERS, arrivals, Sizes::Fixed(60), seed, seconds) {
+            let Fate::At(at) = servers.serve(&item.flow.to_string(), u64::from(item.seq), item.at) else {
+                unreachable!("it always serves");
+            };
+            let header = Header { run: 1, flow: item.flow, seq: item.seq, intended: item.at, sent: item.at };
+            got.came(0, &header, 60, at);
+        }
+        got.response_mean()
+    }
+
+    #[test]
+    fn in_virtual_time_waits_are_what_theory_says() {
+        let takes = SERVICE as f64;
+        for load in [0.3, 0.5, 0.8] {
+            let regular = virtual_mean(Arrivals::Periodic, load, 1);
+            assert!((regular - takes).abs() < 2.0, "{regular}");
+            let wait = virtual_mean(Arrivals::Poisson, load, 1) - takes;
+            let theory = load * takes / (2.0 * (1.0 - load));
+            // At ρ = 0.8 this is 2.5 million messages; the standard error is below 1 %.
+            assert!((wait / theory - 1.0).abs() < 0.03, "load {load}: {wait} for {theory}");
+        }
+    }
+
+    #[test]
+    fn a_server_takes_one_after_the_other_and_each_topic_has_its_own() {
+        let mut servers = Servers::new(10);
+        let at = [("a", 0), ("a", 3), ("b", 4), ("a", 50)].map(|(topic, now)| servers.serve(topic, 0, now));
+        assert_eq!(at, [10, 20, 14, 60].map(Fate::At));
+    }
+}

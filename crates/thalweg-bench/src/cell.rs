@@ -1,0 +1,477 @@
+//! A cell: everything that is needed to measure one point once; and a row: what came of it.
+//!
+//! Scenarios and suites make cells, [`crate::trial`] measures them, [`crate::results`] keeps rows. A cell has no defaults left
+//! to guess: it says all that had an influence, and two equal cells are the same measurement (only `repeat` and `seed`
+//! differ between repeats).
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Everything that is needed to measure one point once. All times are in nanoseconds, all sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// What it belongs to: `E1a`, or the name of a scenario.
+    pub experiment: String,
+    /// What varies between cells of the experiment, as printed: name of the axis, value. Not `repeat`.
+    pub axes: BTreeMap<String, String>,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// What everything random is drawn from.
+    pub seed: u64,
+    /// Which broker: a name of [`crate::brokers::System`], or `HOST:PORT` of one that runs.
+    pub system: String,
+    /// Keys of the broker's own configuration, added to the fair ones.
+    pub broker_settings: BTreeMap<String, String>,
+    /// Cores for broker and for this process; none leaves it to the system.
+    pub cpus: (Option<usize>, Option<usize>),
+    /// Whose client speaks.
+    pub driver: Driver,
+    /// How it is published.
+    pub publish: Leg,
+    /// How it is received.
+    pub subscribe: Leg,
+    /// What is between.
+    pub link: Link,
+    /// What is sent.
+    pub workload: Workload,
+    /// When it is sent.
+    pub load: Load,
+    /// How long each part takes.
+    pub phases: Phases,
+    /// Subscribers of each topic.
+    pub fan_out: u32,
+    /// What counts the broker's system calls, if they are to be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallCounter>,
+}
+
+/// Whose client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    /// The common API: `thalweg-client`.
+    Common,
+    /// Our codec and a socket, nothing else: as fast as it goes. MQTT only.
+    Bare,
+    /// A stock library of the protocol in a process of its own.
+    Stock,
+}
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// MQTT 3.1.1 or 5 over TCP.
+    Mqtt,
+    /// CoAP over UDP (RFC 7252).
+    Coap,
+    /// AMQP 0-9-1.
+    Amqp,
+    /// STOMP 1.2.
+    Stomp,
+    /// ZMTP, through libzmq.
+    Zmtp,
+    /// DDS, through Cyclone DDS.
+    Dds,
+    /// XMPP.
+    Xmpp,
+}
+
+/// One side of the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leg {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// 0 at most once (CoAP: non-confirmable), 1 at least once (CoAP: confirmable; AMQP, STOMP: confirms, acknowledgements),
+    /// 2 exactly once.
+    pub qos: u8,
+    /// Version of MQTT: 3 (3.1.1) or 5.
+    pub version: u8,
+    /// Messages under way without acknowledgement, from 1; 1 is the studies' mode.
+    pub window: u32,
+}
+
+/// A network between clients and broker.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// None: the loopback. Else namespaces, topology T3, with everything below.
+    pub namespaces: bool,
+    /// Packets lost in each direction, a part of one.
+    pub loss: f64,
+    /// One way.
+    pub delay_ns: u64,
+    /// Up to so much more, evenly.
+    pub jitter_ns: u64,
+    /// Bits a second; none is no limit.
+    pub rate: Option<u64>,
+    /// Packets that overtake others, a part of one.
+    pub reorder: f64,
+    /// Packets that come twice, a part of one.
+    pub duplicate: f64,
+    /// What carries it out.
+    pub engine: Engine,
+    /// One Ethernet with a bridge between, so that multicasts reach the other end; else a router, as in topology T3.
+    #[serde(default)]
+    pub bridged: bool,
+}
+
+impl Link {
+    /// Nothing between.
+    pub const LOOPBACK: Link = Link {
+        namespaces: false,
+        loss: 0.0,
+        delay_ns: 0,
+        jitter_ns: 0,
+        rate: None,
+        reorder: 0.0,
+        duplicate: 0.0,
+        engine: Engine::Auto,
+        bridged: false,
+    };
+}
+
+/// What carries a link's losses and delays out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Whatever can do it at least cost.
+    Auto,
+    /// nftables and tbf (and netem where the kernel has it): no cost, no seed.
+    Kernel,
+    /// Ours: by the seed.
+    Emulator,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Workload {
+    /// Every message has this many bytes.
+    Fixed {
+        /// Bytes of a payload.
+        bytes: u32,
+    },
+    /// JSON, padded to this many bytes (study D).
+    Json {
+        /// Bytes of a payload.
+        bytes: u32,
+    },
+    /// A trace that `thalweg bench gen` has written: sizes, and times where `load` says so.
+    Trace {
+        /// The file.
+        file: String,
+    },
+    /// Two flows: the first as `load` says, the second beside it, messages that are large and come at once (study C).
+    /// Latencies are those of the first.
+    Beside {
+        /// Bytes of a payload of the first.
+        bytes: u32,
+        /// Of the second.
+        burst_bytes: u32,
+        /// Messages a second of the second, while it sends.
+        burst_rate: f64,
+        /// When it begins, nanoseconds since the measured phase did.
+        from_ns: u64,
+        /// How long it sends.
+        for_ns: u64,
+    },
+    /// A class of study A, as `thalweg bench gen NAME --seed SEED --form bins` describes it: sizes, and times where `load`
+    /// says so. It needs no file.
+    Class {
+        /// `simple`, `complex` or `multimedia`.
+        name: String,
+        /// What its distributions are drawn from: not the cell's, so that repeats have the same ones.
+        seed: u64,
+    },
+}
+
+/// When it is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Load {
+    /// By an absolute schedule, whether the broker keeps up or not.
+    Open {
+        /// Messages a second of one flow.
+        rate: f64,
+        /// Flows: publisher and topic.
+        flows: u32,
+        /// `periodic` (with a random phase per flow), `poisson`, `burst` (all flows at once).
+        arrivals: String,
+    },
+    /// The next one when the one before is through: labelled, and used only where a study did.
+    Closed {
+        /// Pause between.
+        think_ns: u64,
+        /// Flows.
+        flows: u32,
+    },
+    /// At the times of the workload's trace.
+    Replay {
+        /// Faster by this factor.
+        speed: f64,
+        /// Flows.
+        flows: u32,
+        /// Of distributions: messages of a flow, as a part of what the trace says of one of its sources.
+        #[serde(default = "whole")]
+        rate_scale: f64,
+    },
+    /// As fast as it goes, to find a ceiling.
+    Flood {
+        /// Flows.
+        flows: u32,
+    },
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+impl Load {
+    /// Flows of it.
+    pub fn flows(&self) -> u32 {
+        match self {
+            Load::Open { flows, .. }
+            | Load::Closed { flows, .. }
+            | Load::Replay { flows, .. }
+            | Load::Flood { flows } => *flows,
+        }
+    }
+}
+
+/// How long each part takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phases {
+    /// After connecting, before the first message.
+    pub settle_ns: u64,
+    /// Not counted.
+    pub warmup_ns: u64,
+    /// Counted.
+    pub measure_ns: u64,
+    /// At most so long for what is late.
+    pub drain_ns: u64,
+}
+
+impl Cell {
+    /// Has the broker's system calls counted. A broker that is stopped at every call is another point: it is never compared
+    /// with one that is not.
+    pub fn count_calls(&mut self, by: CallCounter) {
+        self.calls = Some(by);
+        if by == CallCounter::Strace {
+            self.axes.insert(SLOWED.to_owned(), "strace".to_owned());
+        }
+    }
+
+    /// What tells it from other cells of a run: the same after a restart. Name for files, too: letters, digits, `-`, `_`.
+    pub fn key(&self) -> String {
+        let axes: Vec<String> = self.axes.iter().map(|(name, value)| format!("{name}_{value}")).collect();
+        let text = format!("{}-{}-r{}", self.experiment, axes.join("-"), self.repeat);
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
+    }
+}
+
+/// The axis of cells whose broker is slowed by what counts.
+const SLOWED: &str = "slowed_by";
+
+/// What counts system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum CallCounter {
+    /// `perf stat` at the kernel's own trace point
+    Perf,
+    /// `strace -c`, which stops the broker twice at every call: times and rates are then those of a slowed broker
+    Strace,
+}
+
+/// System calls, counted or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Calls {
+    /// So many in the measured phase.
+    Counted(u64),
+    /// Why not, and what would make it possible.
+    Uncounted(String),
+}
+
+impl Calls {
+    /// How many, if that is known.
+    pub fn count(&self) -> Option<u64> {
+        match self {
+            Calls::Counted(count) => Some(*count),
+            Calls::Uncounted(_) => None,
+        }
+    }
+
+    /// Why that is not known; empty if it is.
+    pub fn why(&self) -> &str {
+        match self {
+            Calls::Counted(_) => "",
+            Calls::Uncounted(why) => why,
+        }
+    }
+}
+
+/// Whether a trial counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It does.
+    Valid,
+    /// What sent was not able to keep its own times; why.
+    GeneratorLimited(String),
+    /// The broker took less than 99 % of what was to be sent. Times of what was never sent are in no distribution, so it
+    /// has no latency to compare (EXPERIMENTS 4: achieved/intended >= 0.99).
+    HeldBack(String),
+    /// It came to no regular end; why.
+    Invalid(String),
+    /// What it needs is not installed; the command that installs it.
+    Absent(String),
+}
+
+/// What came of a cell. Counts are of the measured phase; latencies in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Does it count?
+    pub standing: Standing,
+    /// Messages that were to be published.
+    pub intended: u64,
+    /// That were.
+    pub sent: u64,
+    /// Copies that were to be received: `sent` times fan-out.
+    pub expected: u64,
+    /// Copies received for the first time, before the end of the drain.
+    pub delivered: u64,
+    /// Not received.
+    pub lost: u64,
+    /// Received again.
+    pub duplicates: u64,
+    /// Received behind a later one of the flow.
+    pub reordered: u64,
+    /// Received in the drain.
+    pub late: u64,
+    /// `isPublishSuccess` was not true at the end, though it should have been.
+    pub unacknowledged: u64,
+    /// Seconds that were measured.
+    pub seconds: f64,
+    /// Payload bytes delivered.
+    pub payload_bytes: u64,
+    /// Since it was to be sent.
+    pub response: Quantiles,
+    /// Since it was sent.
+    pub service: Quantiles,
+    /// 99th percentile of how late it was sent.
+    pub lag_p99_us: f64,
+    /// Processor seconds of the broker and of what sends and receives.
+    pub cpu_broker_s: f64,
+    /// Of what sends and receives.
+    pub cpu_client_s: f64,
+    /// Resident memory of the broker at most, KiB.
+    pub rss_broker_kib: u64,
+    /// Context switches of the broker.
+    pub switches_broker: u64,
+    /// System calls of the broker, or why they are not known; none if nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_broker: Option<Calls>,
+    /// Ethernet-frame bytes of both legs, lost ones included, without set-up; only with namespaces.
+    pub wire_bytes: Option<u64>,
+    /// Frames.
+    pub wire_frames: Option<u64>,
+    /// Packets lost by the link, and packets that came to it.
+    pub link_lost: Option<(u64, u64)>,
+    /// Anything else, by name with its unit: `retransmitted_frames`, `ack_frames`, `pss_client_kib` …
+    pub more: BTreeMap<String, f64>,
+}
+
+impl Row {
+    /// One of which nothing is known but this.
+    pub fn blank(standing: Standing) -> Row {
+        Row {
+            standing,
+            intended: 0,
+            sent: 0,
+            expected: 0,
+            delivered: 0,
+            lost: 0,
+            duplicates: 0,
+            reordered: 0,
+            late: 0,
+            unacknowledged: 0,
+            seconds: 0.0,
+            payload_bytes: 0,
+            response: Quantiles::default(),
+            service: Quantiles::default(),
+            lag_p99_us: 0.0,
+            cpu_broker_s: 0.0,
+            cpu_client_s: 0.0,
+            rss_broker_kib: 0,
+            switches_broker: 0,
+            calls_broker: None,
+            wire_bytes: None,
+            wire_frames: None,
+            link_lost: None,
+            more: BTreeMap::new(),
+        }
+    }
+}
+
+/// A distribution in short; microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub sd: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+/// What a trial hands over.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The sums.
+    pub row: Row,
+    /// Response times in nanoseconds, 3 significant digits.
+    pub response: hdrhistogram::Histogram<u64>,
+    /// Service times in nanoseconds.
+    pub service: hdrhistogram::Histogram<u64>,
+    /// Each second from the beginning of the warm-up.
+    pub seconds: Vec<Second>,
+    /// What happened besides: time in nanoseconds since the warm-up began, words.
+    pub events: Vec<(u64, String)>,
+}
+
+/// A second of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Published in it.
+    pub sent: u64,
+    /// Received in it.
+    pub received: u64,
+    /// Response times of those received in it, microseconds.
+    pub response_p50_us: f64,
+    /// 99th percentile.
+    pub response_p99_us: f64,
+    /// Processor seconds of the broker in it.
+    pub cpu_broker_s: f64,
+    /// Of this process.
+    pub cpu_client_s: f64,
+    /// Resident memory of the broker, KiB.
+    pub rss_broker_kib: u64,
+    /// Ethernet-frame bytes in it.
+    pub wire_bytes: u64,
+}

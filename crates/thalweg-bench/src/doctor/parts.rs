@@ -1,0 +1,41 @@
+//! Installs what can be measured against.
+
+use std::io::{self, Write};
+use std::process::Command;
+
+use crate::brokers::{NoBroker, System};
+use crate::drivers::stock;
+
+/// Brokers by the system's packages, libraries by pip. What does not work is told, and not the end of it.
+pub fn install(out: &mut dyn Write) -> io::Result<()> {
+    let absent = System::ALL.into_iter().filter(|system| matches!(system.program(), Err(NoBroker::Absent(_))));
+    let commands: Vec<&str> = absent.map(System::install).filter(|line| line.starts_with("apt-get")).collect();
+    let is_root = rustix::process::geteuid().is_root();
+    if !commands.is_empty() && is_root {
+        let updated = Command::new("apt-get").args(["update", "-qq"]).status();
+        if !updated.is_ok_and(|status| status.success()) {
+            writeln!(out, "apt-get update does not work here")?;
+        }
+    }
+    for line in commands {
+        if !is_root {
+            writeln!(out, "as root: {line}")?;
+            continue;
+        }
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        let output =
+            Command::new("apt-get").arg("-y").arg("-qq").args(words).env("DEBIAN_FRONTEND", "noninteractive").output();
+        match output {
+            Ok(output) if output.status.success() => writeln!(out, "done: {line}")?,
+            Ok(output) => {
+                let words = String::from_utf8_lossy(&output.stderr).into_owned();
+                writeln!(out, "failed: {line}: {}", words.lines().last().unwrap_or_default())?;
+            }
+            Err(error) => writeln!(out, "failed: {line}: {error}")?,
+        }
+    }
+    match stock::install() {
+        Ok(folder) => writeln!(out, "stock client libraries are in {}", folder.display()),
+        Err(error) => writeln!(out, "failed: stock client libraries: {error}"),
+    }
+}

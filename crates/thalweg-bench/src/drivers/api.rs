@@ -1,0 +1,410 @@
+//! The common API: `publishMessage`, `isPublishSuccess`, and a subscription; MQTT, CoAP, AMQP and STOMP alike.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use futures_core::Stream;
+use thalweg_client::{
+    Client, ClientError, Options, Reliability, SubscribeOptions, Subscription, Success, Ticket, Via, blocking,
+};
+
+use super::{Fault, Job, Publisher, Received, Subscriber};
+use crate::cell::{Leg, Protocol};
+use crate::load::{Gave, clock};
+
+/// Publishers: one client or several, that share the flows.
+pub struct Publishing {
+    clients: Vec<Client>,
+    topics: Vec<String>,
+    options: Options,
+    /// None: nobody acknowledges.
+    window: Option<u32>,
+    /// Of each flow, messages without an outcome.
+    under_way: Vec<u32>,
+    /// Tickets without an outcome, oldest first, with the client and the flow.
+    open: VecDeque<(Ticket, u32, u32)>,
+    not_acknowledged: u64,
+    /// When all of `open` was looked at last.
+    looked: u64,
+}
+
+impl Publishing {
+    /// Connects.
+    pub fn connect(job: &Job) -> Result<Publishing, Fault> {
+        let clients = (0..job.connections).map(|number| client(job, &job.publish, job.publish_at, "p", number));
+        let clients = clients.collect::<Result<Vec<Client>, Fault>>()?;
+        Ok(Publishing {
+            clients,
+            topics: (0..job.flows).map(|flow| job.publish_topic(flow)).collect(),
+            options: Options { reliability: reliability(&job.publish), ..Options::default() },
+            window: (job.publish.qos > 0).then_some(job.publish.window.max(1)),
+            under_way: vec![0; job.flows as usize],
+            open: VecDeque::new(),
+            not_acknowledged: 0,
+            looked: 0,
+        })
+    }
+
+    /// Looks at the oldest first: most acknowledgements come in order. Now and then at all.
+    fn look(&mut self, through: &mut dyn FnMut(u32)) -> bool {
+        let before = self.open.len();
+        let now = clock::now();
+        let Publishing { clients, open, under_way, not_acknowledged, looked, .. } = self;
+        let mut settle = |(ticket, client, flow): (Ticket, u32, u32)| {
+            let Some(client) = clients.get(client as usize) else { return true };
+            match client.is_publish_success(ticket) {
+                Success::Pending => return false,
+                Success::Acknowledged => {}
+                Success::Failed | Success::Unknown => *not_acknowledged += 1,
+            }
+            if let Some(count) = under_way.get_mut(flow as usize) {
+                *count = count.saturating_sub(1);
+            }
+            through(flow);
+            true
+        };
+        while open.front().is_some_and(|first| settle(*first)) {
+            open.pop_front();
+        }
+        if now >= *looked + LOOK_EVERY {
+            *looked = now;
+            open.retain(|one| !settle(*one));
+        }
+        open.len() < before
+    }
+
+    /// Waits until one of the oldest has an outcome.
+    fn wait(&self, until: u64) {
+        let (parked, waker) = Parked::new();
+        let mut context = Context::from_waker(&waker);
+        let mut outcomes: Vec<Pin<Box<dyn Future<Output = Success> + '_>>> = Vec::new();
+        for (ticket, client, _) in self.open.iter().take(WAIT_FOR) {
+            if let Some(client) = self.clients.get(*client as usize) {
+                outcomes.push(Box::pin(client.outcome(*ticket)));
+            }
+        }
+        loop {
+            if outcomes.iter_mut().any(|outcome| outcome.as_mut().poll(&mut context).is_ready()) || !parked.park(until)
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl Publisher for Publishing {
+    fn publish(&mut self, flow: u32, payload: &[u8]) -> Result<Gave, Fault> {
+        let Some(topic) = self.topics.get(flow as usize) else { return Ok(Gave::Taken) };
+        if let (Some(window), Some(count)) = (self.window, self.under_way.get_mut(flow as usize)) {
+            if *count >= window {
+                return Ok(Gave::Full);
+            }
+            *count += 1;
+        }
+        let number = flow % self.clients.len().max(1) as u32;
+        let Some(client) = self.clients.get(number as usize) else { return Ok(Gave::Taken) };
+        match client.publish_message(payload, "", topic, &self.options) {
+            Ok(ticket) => {
+                if self.window.is_some() {
+                    self.open.push_back((ticket, number, flow));
+                }
+                Ok(Gave::Taken)
+            }
+            Err(ClientError::Full) => {
+                if let (Some(_), Some(count)) = (self.window, self.under_way.get_mut(flow as usize)) {
+                    *count -= 1;
+                }
+                Ok(Gave::Full)
+            }
+            Err(error) => Err(format!("publishing: {error}")),
+        }
+    }
+
+    fn turn(&mut self, until: u64, listens: bool, through: &mut dyn FnMut(u32)) -> Result<(), Fault> {
+        if self.look(through) && listens || until <= clock::now() {
+            return Ok(());
+        }
+        match (listens, self.open.is_empty()) {
+            (true, false) => self.wait(until.min(clock::now() + LOOK_EVERY)),
+            // The client's buffer is full, or nothing is under way: there is nobody to wake us.
+            (true, true) => clock::sleep_until(until.min(clock::now() + ROOM_EVERY)),
+            // Nobody waits for what has been acknowledged: forty trials abreast that looked each millisecond took half a core.
+            (false, _) => clock::sleep_until(until),
+        }
+        self.look(through);
+        Ok(())
+    }
+
+    fn unsettled(&self) -> u64 {
+        let statuses = self.clients.iter().filter_map(|client| client.status().ok());
+        match self.window {
+            Some(_) => self.open.len() as u64,
+            None => statuses.map(|status| status.load.messages as u64).sum(),
+        }
+    }
+
+    fn unacknowledged(&self) -> u64 {
+        self.open.len() as u64 + self.not_acknowledged
+    }
+
+    fn counts(&self) -> Vec<(&'static str, f64)> {
+        let statuses: Vec<_> = self.clients.iter().filter_map(|client| client.status().ok()).collect();
+        let sum = |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
+        vec![
+            ("connections_publish", self.clients.len() as f64),
+            ("publish_repeated", sum(|status| status.counts.repeated)),
+            ("publish_failed", sum(|status| status.counts.failed)),
+            ("publish_bytes_sent", sum(|status| status.lanes.iter().map(|lane| lane.bytes_sent).sum())),
+            ("reconnects_publish", sum(reconnects)),
+        ]
+    }
+}
+
+/// Subscribers: one client or several for each copy.
+pub struct Subscribing {
+    /// With the copy.
+    subscriptions: Vec<(u32, Subscription)>,
+    clients: Vec<Client>,
+    parked: Arc<Parked>,
+    waker: Waker,
+    /// The waker belongs to this thread.
+    thread: thread::ThreadId,
+}
+
+impl Subscribing {
+    /// Connects and subscribes.
+    pub fn connect(job: &Job) -> Result<Subscribing, Fault> {
+        let options = SubscribeOptions {
+            reliability: reliability(&job.subscribe),
+            last_values: false,
+            // Over Observe, only our broker keeps what was not taken in time (and only confirmable).
+            keeps_all: job.subscribe.protocol != Protocol::Coap || job.keeps_all && job.subscribe.qos > 0,
+            settle_by_hand: false,
+        };
+        if job.writes_first {
+            write_first(job)?;
+        }
+        let (mut subscriptions, mut clients) = (Vec::new(), Vec::new());
+        for copy in 0..job.copies {
+            for number in 0..job.connections {
+                let name = copy * job.connections + number;
+                let client = client(job, &job.subscribe, job.subscribe_at, "s", name)?;
+                let topics: Vec<String> = (0..job.flows)
+                    .filter(|flow| flow % job.connections == number)
+                    .map(|flow| job.subscribe_topic(flow))
+                    .collect();
+                for some in topics.chunks(FILTERS_AT_ONCE) {
+                    let filters: Vec<&str> = some.iter().map(String::as_str).collect();
+                    let subscription = within(ANSWERED_WITHIN, client.subscribe_all(&filters, options.clone()))
+                        .ok_or_else(|| "nobody confirms the subscriptions".to_owned())?
+                        .map_err(|error| format!("subscribing: {error}"))?;
+                    subscriptions.push((copy, subscription));
+                }
+                clients.push(client);
+            }
+        }
+        let (parked, waker) = Parked::new();
+        Ok(Subscribing { subscriptions, clients, parked, waker, thread: thread::current().id() })
+    }
+}
+
+impl Subscriber for Subscribing {
+    fn receive(&mut self, until: u64, hear: &mut dyn FnMut(Received<'_>)) -> Result<(), Fault> {
+        if self.thread != thread::current().id() {
+            (self.parked, self.waker) = Parked::new();
+            self.thread = thread::current().id();
+        }
+        loop {
+            let mut context = Context::from_waker(&self.waker);
+            let mut came = false;
+            for (copy, subscription) in &mut self.subscriptions {
+                for _ in 0..AT_ONCE {
+                    match pin!(&mut *subscription).poll_next(&mut context) {
+                        Poll::Pending => break,
+                        Poll::Ready(None) => {
+                            let why = subscription.ended().unwrap_or_else(|| "the client was closed".to_owned());
+                            return Err(format!("the subscription has ended: {why}"));
+                        }
+                        Poll::Ready(Some(message)) => {
+                            came = true;
+                            let at = clock::now();
+                            hear(Received { copy: *copy, topic: message.topic(), payload: message.payload(), at });
+                        }
+                    }
+                }
+            }
+            if came || !self.parked.park(until) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn overflow(&self) -> u64 {
+        let statuses = self.clients.iter().filter_map(|client| client.status().ok());
+        statuses.map(|status| status.counts.receive_dropped).sum()
+    }
+
+    fn counts(&self) -> Vec<(&'static str, f64)> {
+        let statuses: Vec<_> = self.clients.iter().filter_map(|client| client.status().ok()).collect();
+        let sum = |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
+        vec![
+            ("connections_subscribe", self.clients.len() as f64),
+            // What the client has left out because it was marked as a repetition.
+            ("receive_duplicates_in_client", sum(|status| status.counts.duplicates)),
+            ("subscribe_bytes_received", sum(|status| status.lanes.iter().map(|lane| lane.bytes_received).sum())),
+            ("reconnects_subscribe", sum(reconnects)),
+        ]
+    }
+}
+
+fn reconnects(status: &thalweg_client::Status) -> u64 {
+    status.lanes.iter().map(|lane| lane.connections.saturating_sub(1)).sum()
+}
+
+/// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to whoever observes what is not.
+fn write_first(job: &Job) -> Result<(), Fault> {
+    let writer = client(job, &Leg { qos: 1, ..job.subscribe }, job.subscribe_at, "w", 0)?;
+    let options = Options { reliability: Reliability::AtLeastOnce, ..Options::default() };
+    for flow in 0..job.flows {
+        let ticket = writer
+            .publish_message(&[], "", &job.subscribe_topic(flow), &options)
+            .map_err(|error| format!("writing what is to be observed: {error}"))?;
+        match within(ANSWERED_WITHIN, writer.outcome(ticket)) {
+            Some(Success::Acknowledged) => {}
+            other => return Err(format!("writing what is to be observed: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Connects one client; it is up when this returns, or will be: what is published before waits.
+pub fn client(job: &Job, leg: &Leg, at: std::net::SocketAddr, role: &str, number: u32) -> Result<Client, Fault> {
+    let scheme = scheme(leg.protocol)?;
+    let mut builder = Client::builder()
+        .client_id(format!("{}-{:08x}-{role}{number}", job.role, job.run))
+        .via(Via::Protocol(scheme.to_owned()))
+        .mqtt_version(if leg.version == 5 { 5 } else { 4 })
+        // A keep-alive in the middle of a trial would be counted among its bytes.
+        .keep_alive(KEEP_ALIVE)
+        .seed(job.seed.wrapping_add(u64::from(number)));
+    if let Some((user, password)) = &job.login {
+        builder = builder.credentials(user.clone(), password.clone());
+    }
+    let client = builder
+        .broker(&format!("{scheme}://{at}"))
+        .and_then(thalweg_client::ClientBuilder::connect)
+        .map_err(|error| format!("connecting to {scheme}://{at}: {error}"))?;
+    up(&client, leg.protocol)?;
+    Ok(client)
+}
+
+/// Waits until it is connected, so that nothing of that falls into the trial. CoAP over UDP has no connection.
+fn up(client: &Client, protocol: Protocol) -> Result<(), Fault> {
+    if protocol == Protocol::Coap {
+        return Ok(());
+    }
+    let end = clock::now() + ANSWERED_WITHIN.as_nanos() as u64;
+    loop {
+        let status = client.status().map_err(|error| error.to_string())?;
+        if status.lanes.iter().any(|lane| lane.connections > 0) {
+            return Ok(());
+        }
+        if clock::now() > end {
+            let trouble = status.lanes.first().map(|lane| lane.trouble.clone()).unwrap_or_default();
+            return Err(format!("no connection: {trouble}"));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The scheme of a protocol that the common client speaks.
+pub fn scheme(protocol: Protocol) -> Result<&'static str, Fault> {
+    match protocol {
+        Protocol::Mqtt => Ok("mqtt"),
+        Protocol::Coap => Ok("coap"),
+        Protocol::Amqp => Ok("amqp"),
+        Protocol::Stomp => Ok("stomp"),
+        other => Err(format!("the common client does not speak {other:?}")),
+    }
+}
+
+/// What the client calls it.
+pub fn reliability(leg: &Leg) -> Reliability {
+    match leg.qos {
+        0 => Reliability::AtMostOnce,
+        1 => Reliability::AtLeastOnce,
+        _ => Reliability::ExactlyOnce,
+    }
+}
+
+/// A future, at most so long.
+fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
+    let (parked, waker) = Parked::new();
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    let until = clock::now() + time.as_nanos() as u64;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        if !parked.park(until) {
+            return None;
+        }
+    }
+}
+
+/// A thread that sleeps until it is woken.
+struct Parked {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Parked {
+    fn new() -> (Arc<Parked>, Waker) {
+        let parked = Arc::new(Parked { thread: thread::current(), is_woken: AtomicBool::new(false) });
+        (parked.clone(), Waker::from(parked))
+    }
+
+    /// Sleeps; false if the time has come and nobody woke it.
+    fn park(&self, until: u64) -> bool {
+        // A thread is unparked by others, too; only the flag counts.
+        while !self.is_woken.swap(false, Ordering::Acquire) {
+            let left = until.saturating_sub(clock::now());
+            if left == 0 {
+                return false;
+            }
+            thread::park_timeout(Duration::from_nanos(left));
+        }
+        true
+    }
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// Says goodbye, so that a broker that goes on has nothing left of us.
+pub fn close(client: &Client) {
+    let _ = blocking::Client::from(client.clone()).close(Duration::from_millis(500));
+}
+
+/// How often all tickets are looked at, nanoseconds.
+const LOOK_EVERY: u64 = 1_000_000;
+/// How often a full buffer is tried again, nanoseconds.
+const ROOM_EVERY: u64 = 100_000;
+/// Tickets whose outcome is waited for at once.
+const WAIT_FOR: usize = 16;
+/// Messages of one subscription before the next one has its turn.
+const AT_ONCE: usize = 256;
+const FILTERS_AT_ONCE: usize = 100;
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+const KEEP_ALIVE: Duration = Duration::from_secs(1800);

@@ -1,0 +1,304 @@
+//! MQTT with our codec and sockets that do not block, and nothing else: as fast as it goes.
+//!
+//! Each flow has a connection of its own, each subscriber of each flow as well. All of a side are served by one thread.
+
+mod line;
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, epoll, poll};
+use thalweg_mqtt::{ClientEvent, QoS, ReasonCode};
+
+use super::{Fault, Job, Publisher, Received, Subscriber};
+use crate::load::{Gave, clock};
+use line::Line;
+
+/// Publishers.
+#[derive(Debug)]
+pub struct Publishing {
+    lines: Vec<Line>,
+    doorbell: Doorbell,
+    qos: QoS,
+    window: u32,
+    /// Lines with something to write.
+    dirty: Vec<u32>,
+    unsettled: u64,
+    scratch: Vec<u8>,
+}
+
+impl Publishing {
+    /// Connects.
+    pub fn connect(job: &Job) -> Result<Publishing, Fault> {
+        let doorbell = Doorbell::new()?;
+        let mut lines = Vec::new();
+        for flow in 0..job.flows {
+            let name = format!("{}-{:08x}-p{flow}", job.role, job.run);
+            lines.push(Line::open(job.publish_at, &job.publish, &name, &job.publish_topic(flow), job.login.as_ref())?);
+        }
+        for (number, line) in lines.iter_mut().enumerate() {
+            line.introduced(None)?;
+            doorbell.watch(line, number)?;
+        }
+        Ok(Publishing {
+            lines,
+            doorbell,
+            qos: qos(job.publish.qos),
+            window: job.publish.window.max(1),
+            dirty: Vec::new(),
+            unsettled: 0,
+            scratch: vec![0; SCRATCH],
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        for number in self.dirty.drain(..) {
+            if let Some(line) = self.lines.get_mut(number as usize) {
+                line.is_dirty = false;
+                line.flush(&self.doorbell.epoll, u64::from(number))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Publisher for Publishing {
+    #[inline]
+    fn publish(&mut self, flow: u32, payload: &[u8]) -> Result<Gave, Fault> {
+        let Some(line) = self.lines.get_mut(flow as usize) else { return Ok(Gave::Taken) };
+        if self.qos == QoS::AtMostOnce {
+            if line.unsent() >= HIGH_WATER {
+                line.flush(&self.doorbell.epoll, u64::from(flow))?;
+                if line.unsent() >= HIGH_WATER {
+                    return Ok(Gave::Full);
+                }
+            }
+            line.publish_once(payload)?;
+        } else {
+            if line.in_flight >= self.window || !line.publish(payload, self.qos)? {
+                return Ok(Gave::Full);
+            }
+            line.in_flight += 1;
+            self.unsettled += 1;
+        }
+        if !line.is_dirty {
+            line.is_dirty = true;
+            self.dirty.push(flow);
+        }
+        Ok(Gave::Taken)
+    }
+
+    fn turn(&mut self, until: u64, listens: bool, through: &mut dyn FnMut(u32)) -> Result<(), Fault> {
+        self.flush()?;
+        loop {
+            let rung = self.doorbell.wait(until)?;
+            for &(number, flags) in &rung {
+                let Publishing { lines, doorbell, scratch, unsettled, .. } = self;
+                let Some(line) = lines.get_mut(number as usize) else { continue };
+                if flags.contains(epoll::EventFlags::OUT) {
+                    line.flush(&doorbell.epoll, number)?;
+                }
+                let mut settled = 0;
+                let mut trouble = None;
+                let open = line.read(scratch, &mut |machine, out, event| match event {
+                    ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack) if !ack.reason.is_error() => settled += 1,
+                    ClientEvent::PubRec(ack) if !ack.reason.is_error() => {
+                        machine.pubrel(ack.id, ReasonCode::Success, out);
+                    }
+                    ClientEvent::PubAck(ack) | ClientEvent::PubRec(ack) => {
+                        trouble.get_or_insert(format!("a message was refused: {:?}", ack.reason));
+                    }
+                    ClientEvent::Disconnect(bye) => {
+                        trouble.get_or_insert(format!("the broker disconnects: {:?}", bye.reason));
+                    }
+                    _ => {}
+                })?;
+                if let Some(trouble) = trouble {
+                    return Err(trouble);
+                }
+                if !open {
+                    return Err("the broker has closed a publisher's connection".to_owned());
+                }
+                line.in_flight = line.in_flight.saturating_sub(settled);
+                *unsettled = unsettled.saturating_sub(u64::from(settled));
+                line.flush(&doorbell.epoll, number)?;
+                (0..settled).for_each(|_| through(number as u32));
+            }
+            if listens && !rung.is_empty() || clock::now() >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.epoll.as_fd())
+    }
+
+    fn unsettled(&self) -> u64 {
+        match self.qos {
+            QoS::AtMostOnce => self.lines.iter().map(|line| u64::from(line.unsent() > 0)).sum(),
+            _ => self.unsettled,
+        }
+    }
+
+    fn unacknowledged(&self) -> u64 {
+        self.unsettled
+    }
+
+    fn counts(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("connections_publish", self.lines.len() as f64),
+            ("publish_bytes_sent", self.lines.iter().map(|line| line.bytes_out).sum::<u64>() as f64),
+        ]
+    }
+}
+
+/// Subscribers.
+#[derive(Debug)]
+pub struct Subscribing {
+    lines: Vec<Line>,
+    doorbell: Doorbell,
+    flows: u32,
+    /// Strings of topics, so that nobody decodes them.
+    topics: Vec<String>,
+    scratch: Vec<u8>,
+}
+
+impl Subscribing {
+    /// Connects and subscribes.
+    pub fn connect(job: &Job) -> Result<Subscribing, Fault> {
+        let doorbell = Doorbell::new()?;
+        let topics: Vec<String> = (0..job.flows).map(|flow| job.subscribe_topic(flow)).collect();
+        let mut lines = Vec::new();
+        for copy in 0..job.copies {
+            for (flow, topic) in topics.iter().enumerate() {
+                let name = format!("{}-{:08x}-s{copy}-{flow}", job.role, job.run);
+                lines.push(Line::open(job.subscribe_at, &job.subscribe, &name, topic, job.login.as_ref())?);
+            }
+        }
+        for (number, line) in lines.iter_mut().enumerate() {
+            let topic = topics.get(number % topics.len().max(1)).map(String::as_str);
+            line.introduced(topic.map(|topic| (topic, qos(job.subscribe.qos))))?;
+            doorbell.watch(line, number)?;
+        }
+        Ok(Subscribing { lines, doorbell, flows: job.flows.max(1), topics, scratch: vec![0; SCRATCH] })
+    }
+}
+
+impl Subscriber for Subscribing {
+    fn receive(&mut self, until: u64, hear: &mut dyn FnMut(Received<'_>)) -> Result<(), Fault> {
+        for (number, flags) in self.doorbell.wait(until)? {
+            let Subscribing { lines, doorbell, flows, topics, scratch } = self;
+            let Some(line) = lines.get_mut(number as usize) else { continue };
+            if flags.contains(epoll::EventFlags::OUT) {
+                line.flush(&doorbell.epoll, number)?;
+            }
+            let copy = number as u32 / *flows;
+            let topic = topics.get((number % u64::from(*flows)) as usize).map_or("", String::as_str);
+            let mut bye = None;
+            let recorded = std::mem::take(&mut line.recorded);
+            let mut held = recorded;
+            let mut at = 0;
+            let open = line.read(scratch, &mut |machine, out, event| {
+                // One look at the clock for what came in one piece.
+                if at == 0 {
+                    at = clock::now();
+                }
+                match event {
+                    ClientEvent::Publish(publish) => {
+                        match publish.qos {
+                            QoS::AtMostOnce => {}
+                            QoS::AtLeastOnce => machine.puback(publish.id, ReasonCode::Success, out),
+                            QoS::ExactlyOnce => {
+                                machine.pubrec(publish.id, ReasonCode::Success, out);
+                                // The same packet once more, and not the same message twice [MQTT-4.3.3-10].
+                                if !held.insert(publish.id) {
+                                    return;
+                                }
+                            }
+                        }
+                        hear(Received { copy, topic, payload: publish.payload, at });
+                    }
+                    ClientEvent::PubRel(release) => {
+                        held.remove(&release.id);
+                        machine.pubcomp(release.id, ReasonCode::Success, out);
+                    }
+                    ClientEvent::Disconnect(reason) => bye = Some(reason.reason),
+                    _ => {}
+                }
+            })?;
+            line.recorded = held;
+            line.flush(&doorbell.epoll, number)?;
+            if let Some(reason) = bye {
+                return Err(format!("the broker disconnects a subscriber: {reason:?}"));
+            }
+            if !open {
+                return Err("the broker has closed a subscriber's connection".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.epoll.as_fd())
+    }
+
+    fn counts(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("connections_subscribe", self.lines.len() as f64),
+            ("subscribe_bytes_received", self.lines.iter().map(|line| line.bytes_in).sum::<u64>() as f64),
+        ]
+    }
+}
+
+/// Tells which lines have something.
+#[derive(Debug)]
+struct Doorbell {
+    epoll: OwnedFd,
+}
+
+impl Doorbell {
+    fn new() -> Result<Doorbell, Fault> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
+        Ok(Doorbell { epoll })
+    }
+
+    fn watch(&self, line: &Line, number: usize) -> Result<(), Fault> {
+        line.watch(&self.epoll, number as u64)
+    }
+
+    /// Waits until a line has something, at most until then.
+    fn wait(&self, until: u64) -> Result<Vec<(u64, epoll::EventFlags)>, Fault> {
+        let left = until.saturating_sub(clock::now());
+        if left > 0 {
+            // epoll waits for whole milliseconds, poll for nanoseconds.
+            let timeout = clock::timespec(left);
+            match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) => return Ok(Vec::new()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        let mut room = [MaybeUninit::uninit(); EVENTS];
+        match epoll::wait(&self.epoll, &mut room, Some(&clock::timespec(0))) {
+            Ok((events, _)) => Ok(events.iter().map(|event| (event.data.u64(), event.flags)).collect()),
+            Err(rustix::io::Errno::INTR) => Ok(Vec::new()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn qos(number: u8) -> QoS {
+    match number {
+        0 => QoS::AtMostOnce,
+        1 => QoS::AtLeastOnce,
+        _ => QoS::ExactlyOnce,
+    }
+}
+
+/// Bytes of a line that have not left, above which it takes no more: what waits, waits where its time is known.
+const HIGH_WATER: usize = 64 << 10;
+/// Bytes that are read at once.
+const SCRATCH: usize = 256 << 10;
+/// Lines that are served in one turn.
+const EVENTS: usize = 256;

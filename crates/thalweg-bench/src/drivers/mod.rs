@@ -1,0 +1,198 @@
+//! Drivers: whose client speaks.
+//!
+//! *Knows:* clients and their protocols. *Must never know:* schedules, books, why something is sent.
+//!
+//! A driver is a [`Publisher`] and a [`Subscriber`], each used by one thread. What runs in a process of its own, because it
+//! is written against a stock library, is a [`program`] instead.
+
+pub mod api;
+pub mod bare;
+pub mod program;
+pub mod stock;
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use crate::cell::{Cell, Driver, Leg, Load, Protocol, Workload};
+use crate::load::Gave;
+
+/// What drivers have to know of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Which trial: part of clients' names.
+    pub run: u32,
+    /// What else clients' names begin with, so that several processes may have the same run.
+    pub role: String,
+    /// How it is published.
+    pub publish: Leg,
+    /// How it is received.
+    pub subscribe: Leg,
+    /// Where it is published.
+    pub publish_at: SocketAddr,
+    /// Where it is received.
+    pub subscribe_at: SocketAddr,
+    /// User name and password, where a broker wants some.
+    pub login: Option<(String, String)>,
+    /// What topics begin with, of publishers and of subscribers: the same, unless something between answers or relays.
+    pub prefixes: (String, String),
+    /// Flows: each has a topic.
+    pub flows: u32,
+    /// Subscribers of each topic.
+    pub copies: u32,
+    /// Connections that a driver may share between flows; `bare` has one for each flow and copy.
+    pub connections: u32,
+    /// The broker keeps what a CoAP observer has not taken yet; others skip states.
+    pub keeps_all: bool,
+    /// The broker has no topic before something was written there: nobody can observe it until then.
+    pub writes_first: bool,
+    /// What the dice of clients begin with.
+    pub seed: u64,
+}
+
+impl Job {
+    /// The topic of a flow, for its publisher.
+    pub fn publish_topic(&self, flow: u32) -> String {
+        format!("{}/{flow}", self.prefixes.0)
+    }
+
+    /// The topic of a flow, for its subscribers.
+    pub fn subscribe_topic(&self, flow: u32) -> String {
+        format!("{}/{flow}", self.prefixes.1)
+    }
+
+    /// Of a cell.
+    pub fn of(cell: &Cell, run: u32, publish_at: SocketAddr, subscribe_at: SocketAddr) -> Job {
+        // RabbitMQ has this user from the beginning; others let everybody in.
+        let login = (cell.system == "rabbitmq").then(|| ("guest".to_owned(), "guest".to_owned()));
+        Job {
+            run,
+            role: "lab".to_owned(),
+            publish: cell.publish,
+            subscribe: cell.subscribe,
+            publish_at,
+            subscribe_at,
+            login,
+            prefixes: ("lab".to_owned(), "lab".to_owned()),
+            flows: cell.load.flows().max(1),
+            copies: cell.fan_out.max(1),
+            connections: connections(cell),
+            keeps_all: cell.system == "thalweg",
+            writes_first: cell.system == "libcoap",
+            seed: cell.seed,
+        }
+    }
+}
+
+/// One connection publishes for all flows of a small load, as a gateway does; more of them where one connection would be
+/// the limit: RabbitMQ serves each by one process of its virtual machine.
+pub fn connections(cell: &Cell) -> u32 {
+    let flows = cell.load.flows().max(1);
+    if matches!(cell.workload, Workload::Beside { .. }) {
+        // Neighbours share the link, not a sender.
+        return flows;
+    }
+    let is_large = match &cell.load {
+        Load::Open { rate, flows, .. } => rate * f64::from(*flows) > SHARED_RATE_MAX,
+        Load::Flood { .. } | Load::Replay { .. } => true,
+        Load::Closed { .. } => false,
+    };
+    if is_large { flows.min(CONNECTIONS_MAX) } else { 1 }
+}
+
+/// Messages a second that one connection carries for all flows.
+const SHARED_RATE_MAX: f64 = 1000.0;
+/// Each has a thread in the common client.
+const CONNECTIONS_MAX: u32 = 8;
+
+/// What went wrong, in words; the trial is over.
+pub type Fault = String;
+
+/// Publishes.
+pub trait Publisher: Send {
+    /// Gives a message of a flow; it leaves in [`Publisher::turn`] at the latest. [`Gave::Full`] if the window is used up, or
+    /// what was given before has not left.
+    fn publish(&mut self, flow: u32, payload: &[u8]) -> Result<Gave, Fault>;
+
+    /// Sends what is gathered, then hears acknowledgements until `until` (nanoseconds of the clock; 0 is now). With `listens`
+    /// it comes back as soon as one has come or there is room; without it may, too. `through` is told the flow of each
+    /// message that is acknowledged.
+    fn turn(&mut self, until: u64, listens: bool, through: &mut dyn FnMut(u32)) -> Result<(), Fault>;
+
+    /// What is readable when something has come; none if threads of the client's own wait for it.
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Messages that wait for an acknowledgement, or have not left yet.
+    fn unsettled(&self) -> u64;
+
+    /// Messages that should be acknowledged and are not, failed ones among them; 0 where nothing is acknowledged.
+    fn unacknowledged(&self) -> u64;
+
+    /// What else can be counted, by name.
+    fn counts(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// A message that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// Which of the topic's subscribers has it, from 0.
+    pub copy: u32,
+    /// Its topic.
+    pub topic: &'a str,
+    /// What it says.
+    pub payload: &'a [u8],
+    /// When it came, nanoseconds of the clock.
+    pub at: u64,
+}
+
+/// Receives.
+pub trait Subscriber: Send {
+    /// Waits until something comes, at most until `until`, and tells everything that is there.
+    fn receive(&mut self, until: u64, hear: &mut dyn FnMut(Received<'_>)) -> Result<(), Fault>;
+
+    /// What is readable when something has come; none if threads of the client's own wait for it.
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Messages that the client has thrown away because they were not taken in time.
+    fn overflow(&self) -> u64 {
+        0
+    }
+
+    /// What else can be counted, by name.
+    fn counts(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// Connects a publisher for a job.
+pub fn publisher(driver: Driver, job: &Job) -> Result<Box<dyn Publisher>, Fault> {
+    match driver {
+        Driver::Common => Ok(Box::new(api::Publishing::connect(job)?)),
+        Driver::Bare => Ok(Box::new(bare::Publishing::connect(job)?)),
+        Driver::Stock => Err("a stock library runs in a process of its own".to_owned()),
+    }
+}
+
+/// Connects subscribers for a job; all subscriptions stand when it returns.
+pub fn subscriber(driver: Driver, job: &Job) -> Result<Box<dyn Subscriber>, Fault> {
+    match driver {
+        Driver::Common => Ok(Box::new(api::Subscribing::connect(job)?)),
+        Driver::Bare => Ok(Box::new(bare::Subscribing::connect(job)?)),
+        Driver::Stock => Err("a stock library runs in a process of its own".to_owned()),
+    }
+}
+
+/// Whether a driver speaks a protocol; if not, why.
+pub fn speaks(driver: Driver, protocol: Protocol) -> Result<(), String> {
+    match (driver, protocol) {
+        (Driver::Stock, _) | (_, Protocol::Mqtt) => Ok(()),
+        (Driver::Common, Protocol::Coap | Protocol::Amqp | Protocol::Stomp) => Ok(()),
+        (Driver::Common, _) => Err(format!("the common client does not speak {protocol:?} yet; `driver: stock` may")),
+        (Driver::Bare, _) => Err("the bare driver speaks MQTT only".to_owned()),
+    }
+}

@@ -1,0 +1,176 @@
+//! Drivers that are written against a stock library of their protocol: programs, as [`super::program`] describes.
+//!
+//! MQTT (paho-mqtt), AMQP (pika), STOMP (stomp.py), CoAP (aiocoap) and XMPP (slixmpp) are one script in Python, which comes
+//! with this program and runs with libraries in a folder of their own; ZMTP is libzmq, DDS is Cyclone DDS, both in C.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::brokers::{NoBroker, cache, dds_peer, zmq_peer};
+use crate::cell::{Cell, Protocol};
+
+/// The program for a cell. It is started where the trial's clients are to be.
+pub fn command(cell: &Cell) -> Result<Command, NoBroker> {
+    let (publish, subscribe) = (cell.publish.protocol, cell.subscribe.protocol);
+    if publish != subscribe {
+        let words =
+            format!("stock clients publish and subscribe by one protocol, not by {publish:?} and {subscribe:?}");
+        return Err(NoBroker::Failed(io::Error::other(words)));
+    }
+    match publish {
+        Protocol::Zmtp => {
+            let mut command = Command::new(zmq_peer()?);
+            command.arg("drive");
+            Ok(command)
+        }
+        Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp | Protocol::Coap | Protocol::Xmpp => {
+            let python = python();
+            if !python.is_file() {
+                return Err(NoBroker::Absent(INSTALL.to_owned()));
+            }
+            let script = cache().join("stock.py");
+            if fs::read_to_string(&script).is_ok_and(|text| text == SCRIPT) {
+                let mut command = Command::new(python);
+                command.arg("-u").arg(script);
+                return Ok(command);
+            }
+            fs::create_dir_all(cache())?;
+            // Another process may be about to read it.
+            let half = cache().join(format!("stock.{}", std::process::id()));
+            fs::write(&half, SCRIPT)?;
+            fs::rename(&half, &script)?;
+            let mut command = Command::new(python);
+            command.arg("-u").arg(script);
+            Ok(command)
+        }
+        Protocol::Dds => {
+            let mut command = Command::new(dds_peer()?);
+            command.arg("drive");
+            Ok(command)
+        }
+    }
+}
+
+/// Libraries and their versions, or what installs them.
+pub fn versions() -> Vec<(&'static str, Result<String, NoBroker>)> {
+    let script = "import importlib.metadata as m, sys\nfor name in sys.argv[1:]: print(m.version(name))";
+    let names = LIBRARIES.map(|(name, _)| name);
+    let output = Command::new(python()).args(["-c", script]).args(names).stdin(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let mut lines = text.lines();
+    let each = LIBRARIES.map(|(name, _)| {
+        let version = lines.next().map(|version| format!("{name} {version}"));
+        (name, version.ok_or_else(|| NoBroker::Absent(INSTALL.to_owned())))
+    });
+    Vec::from(each)
+}
+
+/// Makes the folder with the libraries, if they are not in it; returns it.
+pub fn install() -> io::Result<PathBuf> {
+    let folder = folder();
+    let run = |command: &mut Command| {
+        let output = command.stdin(Stdio::null()).output()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let words = String::from_utf8_lossy(&output.stderr).into_owned();
+                Err(io::Error::other(words.lines().last().unwrap_or("it failed").to_owned()))
+            }
+        }
+    };
+    if !python().is_file() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    }
+    if versions().iter().any(|(_, version)| version.is_err()) {
+        let wanted = LIBRARIES.map(|(name, version)| format!("{name}=={version}"));
+        run(Command::new(python())
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(wanted))?;
+    }
+    Ok(folder)
+}
+
+fn folder() -> PathBuf {
+    std::env::var_os("THALWEG_STOCK_VENV").map_or_else(|| cache().join("python"), PathBuf::from)
+}
+
+fn python() -> PathBuf {
+    folder().join("bin/python")
+}
+
+/// What a measurement was made with is to be the same next time.
+const LIBRARIES: [(&str, &str); 5] =
+    [("paho-mqtt", "2.2.0"), ("pika", "1.4.4"), ("stomp.py", "9.0.0"), ("aiocoap", "0.4.17"), ("slixmpp", "1.17.0")];
+const INSTALL: &str = "thalweg bench doctor --install";
+const SCRIPT: &str = include_str!("../../../native/stock.py");
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::calibrate::frames;
+    use crate::cell::{Driver, Load, Phases, Standing};
+    use crate::trial;
+
+    const MS: u64 = 1_000_000;
+
+    /// Whether all of some messages go through a broker; says so if something is not installed.
+    fn goes_through(system: &str, protocol: Protocol, qos: u8) {
+        let mut cell = frames::cell(system, protocol, qos);
+        cell.link.namespaces = false;
+        cell.driver = Driver::Stock;
+        cell.load = Load::Open { rate: 20.0, flows: 3, arrivals: "periodic".to_owned() };
+        cell.phases = Phases { settle_ns: 100 * MS, warmup_ns: 200 * MS, measure_ns: 1000 * MS, drain_ns: 20_000 * MS };
+        (cell.publish.window, cell.subscribe.window) = (20, 20);
+        let row = trial::run(&cell, &AtomicBool::new(false)).row;
+        let what = format!("{system} {protocol:?} QoS {qos}");
+        match &row.standing {
+            Standing::Absent(install) => println!("skipped: {what}: {install}"),
+            // How well this machine keeps times is not the question here.
+            Standing::Valid | Standing::GeneratorLimited(_) | Standing::HeldBack(_) => {
+                let service = row.service;
+                println!("{what}: {} of {}, service {service:?}", row.delivered, row.expected);
+                assert!(row.sent >= 57 && row.delivered == row.expected, "{what}: {row:?}");
+                assert_eq!(row.unacknowledged, 0, "{what}");
+            }
+            Standing::Invalid(why) => panic!("{what}: {why}"),
+        }
+    }
+
+    #[test]
+    fn stock_clients_publish_and_receive_where_they_are() {
+        goes_through("zmq-proxy", Protocol::Zmtp, 0);
+        goes_through("zmq-peers", Protocol::Zmtp, 0);
+        goes_through("cyclonedds", Protocol::Dds, 0);
+        goes_through("cyclonedds", Protocol::Dds, 1);
+        for qos in [0, 1, 2] {
+            goes_through("mosquitto", Protocol::Mqtt, qos);
+        }
+    }
+
+    #[test]
+    #[ignore = "ejabberd takes ten seconds, each time"]
+    fn the_stock_client_of_xmpp_goes_through_ejabberd() {
+        for qos in [0, 1] {
+            goes_through("ejabberd", Protocol::Xmpp, qos);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs THALWEG_BIN, RabbitMQ and a minute"]
+    fn every_stock_client_goes_through_every_broker_of_its_protocol() {
+        for qos in [0, 1] {
+            for protocol in [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp, Protocol::Coap] {
+                goes_through("thalweg", protocol, qos);
+            }
+            goes_through("libcoap", Protocol::Coap, qos);
+            goes_through("nats", Protocol::Mqtt, qos);
+        }
+        for protocol in [Protocol::Amqp, Protocol::Stomp, Protocol::Mqtt] {
+            goes_through("rabbitmq", protocol, 1);
+        }
+    }
+}

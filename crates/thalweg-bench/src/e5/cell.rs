@@ -1,0 +1,92 @@
+//! One thing to run: workers, arrivals, a strategy, and where in the study it belongs.
+
+use std::time::Duration;
+
+use thalweg_model::Reliability;
+use thalweg_mqtt::load::{CONCURRENCY_PROPERTY, ORDER_PROPERTY, SETTLES_PROPERTY, WEIGHT_PROPERTY};
+use thalweg_mqtt::{QoS, ReportRules};
+
+use crate::sim::scenario::{Acks, Reports, Scenario, Worker};
+
+/// One thing to run.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its number in the run, and so in its plan's order.
+    pub number: u32,
+    /// `core`, `bars`, or the name of a sweep.
+    pub part: &'static str,
+    /// `S1`, `S2`, or a row.
+    pub scenario_name: String,
+    /// Where on the axis of a sweep.
+    pub point: String,
+    /// Strategy, and how the broker is told.
+    pub variant: &'static str,
+    /// The strategy, as the broker's settings name it.
+    pub strategy: &'static str,
+    /// What happens.
+    pub scenario: Scenario,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// Bars for mean and 99th percentile as multiples of the limit.
+    pub bars: Option<(f64, f64)>,
+    /// The limit for the same arrivals and demands: mean, 99th percentile, mean wait, in milliseconds.
+    pub limit_ms: (f64, f64, f64),
+    /// Mean and 99th percentile in virtual time for the same arrivals and demands, in milliseconds; of rows with bars.
+    pub virtual_ms: Option<(f64, f64)>,
+}
+
+impl Cell {
+    /// What publishes go to, and workers subscribe to.
+    pub fn topic(&self) -> String {
+        format!("e5/{}/{}", self.strategy, self.number)
+    }
+
+    /// The group.
+    pub fn filter(&self) -> String {
+        format!("$share/e5/{}/#", self.topic())
+    }
+
+    /// How long its messages come.
+    pub fn lasts(&self) -> Duration {
+        Duration::from_secs_f64(self.scenario.quiet + self.scenario.messages as f64 / self.scenario.rate.max(1e-3))
+    }
+}
+
+/// The same thing in MQTT's words.
+pub fn qos(reliability: Reliability) -> QoS {
+    match reliability {
+        Reliability::AtMostOnce => QoS::AtMostOnce,
+        Reliability::AtLeastOnce => QoS::AtLeastOnce,
+        Reliability::ExactlyOnce => QoS::ExactlyOnce,
+    }
+}
+
+/// When such a worker reports; nothing if it never does.
+pub fn rules(worker: &Worker) -> Option<ReportRules> {
+    let every = |seconds: f64| ReportRules {
+        concurrency: if worker.declares { worker.handlers as u16 } else { 1 },
+        ..ReportRules::every(Duration::from_secs_f64(seconds))
+    };
+    match worker.reports {
+        Reports::Never => None,
+        Reports::Every(seconds) | Reports::Idle(seconds) | Reports::Wild(seconds) => Some(every(seconds)),
+        Reports::Events(seconds) => Some(ReportRules { on_events: true, ..every(seconds) }),
+    }
+}
+
+/// The terms on which such a worker works, as user properties.
+pub fn words(worker: &Worker, scenario: &Scenario) -> Vec<(&'static str, String)> {
+    let mut words = Vec::new();
+    if worker.declares {
+        words.push((CONCURRENCY_PROPERTY, worker.handlers.to_string()));
+        let settles = if worker.acks == Acks::Receipt { "received" } else { "processed" };
+        words.push((SETTLES_PROPERTY, settles.to_owned()));
+    }
+    if let Some(weight) = worker.weight {
+        words.push((WEIGHT_PROPERTY, weight.to_string()));
+    }
+    if scenario.ordered.is_some() {
+        words.push((ORDER_PROPERTY, "topic".to_owned()));
+    }
+    words
+}

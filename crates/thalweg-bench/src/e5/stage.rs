@@ -1,0 +1,697 @@
+//! A cell while it runs: its publisher, its workers, its messages, and what happens to them.
+//!
+//! ```text
+//!  Joining ── all have subscribed ──> Running ── the last is published ──> Draining ── all done, or patience over ──> Over
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use thalweg_mqtt::QoS;
+
+use super::cell::{Cell, qos, rules, words};
+use super::line::{Header, Heard, Introduction, Line};
+use super::worker::{Begun, Bench, Piece};
+use crate::report::trial::{Message, NEVER, NOBODY, Trial, Verdict, mean, quantile};
+use crate::sim::scenario::{Acks, Incident, Job, Reports, What};
+
+/// Something that is due at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// The next message is to be published.
+    Publish,
+    /// A hand of a worker wakes.
+    Wake { worker: usize, sleep: u64 },
+    /// A report may be due.
+    Report(usize),
+    /// Something on the way of a line arrives.
+    Travel(usize),
+    /// A worker connects.
+    Connect(usize),
+    /// Something happens.
+    Incident(usize),
+    /// It ends.
+    IncidentEnds(usize),
+    /// Nobody waits any longer.
+    GiveUp,
+}
+
+/// What a stage may use.
+pub struct Around<'a> {
+    /// Tells when sockets have something.
+    pub epoll: &'a OwnedFd,
+    /// What is to be told to the stage later.
+    pub later: &'a mut Vec<(u64, Due)>,
+    /// Nanoseconds of the run's clock.
+    pub now: u64,
+}
+
+/// The number of the publisher's line; workers count from 0.
+pub const PUBLISHER: usize = 0xFFFF;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Joining,
+    Running,
+    Draining,
+    Over,
+}
+
+#[derive(Debug)]
+struct Worker {
+    line: Option<Line>,
+    /// Its current or last connection.
+    connection: u32,
+    has_joined: bool,
+    bench: Bench,
+    /// Takes no part any more, or not yet.
+    is_gone: bool,
+    /// Its process does nothing.
+    is_frozen: bool,
+    report_at: u64,
+    /// Acknowledgements leave in the order of receipt [MQTT-4.6.0-2]: packet identifier, connection, whether it may leave.
+    owed: VecDeque<(u16, u32, bool)>,
+    /// QoS 2: recorded and not released.
+    recorded: Vec<Piece>,
+    reports: u64,
+    bytes: u64,
+}
+
+/// A cell while it runs.
+#[derive(Debug)]
+pub struct Stage {
+    cell: Cell,
+    address: SocketAddr,
+    /// Upper half of the tokens of its lines.
+    token: u64,
+    jobs: Vec<Job>,
+    publisher: Option<Line>,
+    workers: Vec<Worker>,
+    phase: Phase,
+    /// When time was 0.
+    begun: u64,
+    next: usize,
+    /// When messages are due relative to the clock.
+    messages: Vec<Message>,
+    unfinished: usize,
+    late: Vec<u64>,
+    closed: u32,
+    incident: u64,
+    wrong: Option<String>,
+}
+
+impl Stage {
+    /// Connects everybody.
+    pub fn new(cell: Cell, address: SocketAddr, token: u64, around: &mut Around<'_>) -> Stage {
+        let jobs = cell.scenario.jobs();
+        let workers = cell.scenario.workers.iter().map(|worker| Worker {
+            line: None,
+            connection: 0,
+            has_joined: false,
+            bench: Bench::new(worker.handlers, worker.counts_to),
+            is_gone: false,
+            is_frozen: false,
+            report_at: NEVER,
+            owed: VecDeque::new(),
+            recorded: Vec::new(),
+            reports: 0,
+            bytes: 0,
+        });
+        let mut stage = Stage {
+            address,
+            token,
+            publisher: None,
+            workers: workers.collect(),
+            phase: Phase::Joining,
+            begun: 0,
+            next: 0,
+            messages: Vec::new(),
+            unfinished: jobs.len(),
+            late: Vec::new(),
+            closed: 0,
+            incident: NEVER,
+            wrong: None,
+            jobs,
+            cell,
+        };
+        stage.join(around);
+        stage
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Messages per second.
+    pub fn rate(&self) -> f64 {
+        self.cell.scenario.rate
+    }
+
+    fn join(&mut self, around: &mut Around<'_>) {
+        let name = format!("e5-{}-publisher", self.cell.number);
+        let introduction = Introduction { name: &name, words: &[] };
+        let token = self.token | PUBLISHER as u64;
+        match Line::open(self.address, around.epoll, token, &introduction, 0, around.now) {
+            Ok(line) => self.publisher = Some(line),
+            Err(error) => return self.fail(format!("the publisher cannot connect: {error}")),
+        }
+        let late: Vec<usize> = self.cell.scenario.incidents.iter().filter_map(joins).collect();
+        for (worker, it) in self.workers.iter_mut().enumerate() {
+            it.is_gone = late.contains(&worker);
+            if !it.is_gone {
+                // One after the other: to connect takes time, in which nobody else is served.
+                around.later.push((around.now + worker as u64 * CONNECT_GAP, Due::Connect(worker)));
+            }
+        }
+    }
+
+    fn connect(&mut self, worker: usize, around: &mut Around<'_>) {
+        let spec = self.cell.scenario.workers[worker];
+        let it = &mut self.workers[worker];
+        it.is_gone = false;
+        it.connection += 1;
+        it.owed.clear();
+        it.recorded.clear();
+        let name = format!("e5-{}-{worker}", self.cell.number);
+        let words = words(&spec, &self.cell.scenario);
+        let introduction = Introduction { name: &name, words: &words };
+        // The loopback's own round trip is below a millisecond; what is more, the line adds.
+        let delay = if spec.rtt > 0.001 { (spec.rtt / 2.0 * 1e9) as u64 } else { 0 };
+        match Line::open(self.address, around.epoll, self.token | worker as u64, &introduction, delay, around.now) {
+            Ok(line) => {
+                it.line = Some(line);
+                travel(it.line.as_ref(), worker, around);
+            }
+            Err(error) => self.fail(format!("worker {worker} cannot connect: {error}")),
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        self.wrong.get_or_insert(why);
+        self.phase = Phase::Over;
+    }
+
+    /// A socket has something.
+    pub fn ready(&mut self, line: usize, can_write: bool, around: &mut Around<'_>) {
+        let Some(it) = self.line(line) else { return };
+        let written = if can_write { it.write_on(around.epoll) } else { Ok(()) };
+        let read = it.read(around.now);
+        self.listen(line, around);
+        match written.and(read) {
+            Ok(true) => {}
+            Ok(false) => self.lose(line, "the broker has hung up", around),
+            Err(error) => self.lose(line, &error.to_string(), around),
+        }
+    }
+
+    fn line(&mut self, line: usize) -> Option<&mut Line> {
+        match line {
+            PUBLISHER => self.publisher.as_mut(),
+            worker => self.workers.get_mut(worker)?.line.as_mut(),
+        }
+    }
+
+    fn listen(&mut self, line: usize, around: &mut Around<'_>) {
+        while let Some(heard) = self.line(line).and_then(Line::hear) {
+            let done = match (line, heard) {
+                (PUBLISHER, Heard::Ended(why)) => {
+                    self.fail(format!("the publisher: {why}"));
+                    Ok(())
+                }
+                (PUBLISHER, heard @ Heard::Received(_)) => {
+                    self.with(line, |it| it.go_on(&heard, around.epoll, around.now))
+                }
+                (PUBLISHER, _) => Ok(()),
+                (worker, heard) => self.heard(worker, heard, around),
+            };
+            if let Err(error) = done {
+                return self.lose(line, &error.to_string(), around);
+            }
+        }
+        if line != PUBLISHER {
+            self.work(line, around);
+        }
+        travel(self.line(line).as_deref(), line, around);
+    }
+
+    fn with(&mut self, line: usize, does: impl FnOnce(&mut Line) -> io::Result<()>) -> io::Result<()> {
+        self.line(line).map_or(Ok(()), does)
+    }
+
+    fn heard(&mut self, worker: usize, heard: Heard, around: &mut Around<'_>) -> io::Result<()> {
+        let spec = self.cell.scenario.workers[worker];
+        match heard {
+            Heard::Welcome { takes_reports } => {
+                if rules(&spec).is_some() && !takes_reports {
+                    self.wrong.get_or_insert("the broker takes no reports of load".to_owned());
+                }
+                let lies = matches!(spec.reports, Reports::Idle(_) | Reports::Wild(_));
+                self.workers[worker].bench.connected(rules(&spec), lies, around.now);
+                let (filter, wish) = (self.cell.filter(), qos(spec.reliability));
+                self.with(worker, |it| it.subscribe(&filter, wish, around.epoll, around.now))
+            }
+            Heard::Subscribed(true) => {
+                self.workers[worker].has_joined = true;
+                if self.phase == Phase::Joining && self.workers.iter().all(|it| it.has_joined || it.is_gone) {
+                    self.begin(around);
+                }
+                Ok(())
+            }
+            Heard::Subscribed(false) => {
+                self.fail(format!("worker {worker} may not subscribe"));
+                Ok(())
+            }
+            Heard::Message { header, qos, id, dup } => self.message(worker, header, (qos, id, dup), around),
+            Heard::Released(id) => {
+                let it = &mut self.workers[worker];
+                match it.recorded.iter().position(|piece| piece.id == id) {
+                    Some(at) => {
+                        let piece = it.recorded.swap_remove(at);
+                        it.bench.take(piece);
+                        Ok(())
+                    }
+                    None => self.with(worker, |it| it.go_on(&Heard::Released(id), around.epoll, around.now)),
+                }
+            }
+            Heard::Ended(why) => Err(io::Error::other(why)),
+            Heard::Received(_) | Heard::Other => Ok(()),
+        }
+    }
+
+    fn message(
+        &mut self,
+        worker: usize,
+        header: Header,
+        (qos, id, dup): (QoS, u16, bool),
+        around: &mut Around<'_>,
+    ) -> io::Result<()> {
+        let job = header.number as usize;
+        let now = around.now;
+        let Some(message) = self.messages.get_mut(job).filter(|_| header.cell == self.cell.number) else {
+            self.wrong.get_or_insert("a message came that nobody sent".to_owned());
+            return Ok(());
+        };
+        message.deliveries += 1;
+        if dup {
+            message.marked += 1;
+            message.resent = message.resent.min(now);
+        }
+        if message.deliveries == 1 {
+            (message.received, message.member) = (now, worker as u16);
+        } else {
+            message.again = message.again.min(now);
+        }
+        let it = &mut self.workers[worker];
+        let piece = Piece { job, connection: it.connection, id, qos, came: now };
+        let acks = self.cell.scenario.workers[worker].acks;
+        match (qos, acks) {
+            (QoS::AtMostOnce, _) | (QoS::ExactlyOnce, Acks::Recorded) => it.bench.take(piece),
+            (QoS::AtLeastOnce, _) => {
+                it.owed.push_back((id, it.connection, false));
+                it.bench.take(piece);
+                if acks == Acks::Receipt {
+                    return self.settle(worker, piece, around);
+                }
+            }
+            (QoS::ExactlyOnce, _) => {
+                it.recorded.push(piece);
+                return self.with(worker, |line| line.settle(qos, id, around.epoll, now));
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker is done with a message, as far as the broker is concerned.
+    fn settle(&mut self, worker: usize, piece: Piece, around: &mut Around<'_>) -> io::Result<()> {
+        let it = &mut self.workers[worker];
+        if piece.connection != it.connection {
+            // What a connection brought is acknowledged on that connection or never.
+            return Ok(());
+        }
+        let Some(line) = &mut it.line else { return Ok(()) };
+        match (piece.qos, self.cell.scenario.workers[worker].acks) {
+            (QoS::AtMostOnce, _) => Ok(()),
+            (QoS::ExactlyOnce, Acks::Recorded) => line.settle(piece.qos, piece.id, around.epoll, around.now),
+            (QoS::ExactlyOnce, _) => line.go_on(&Heard::Released(piece.id), around.epoll, around.now),
+            (QoS::AtLeastOnce, _) => {
+                if let Some(owed) = it.owed.iter_mut().find(|owed| owed.0 == piece.id && !owed.2) {
+                    owed.2 = true;
+                }
+                while let Some((id, _, true)) = it.owed.front().copied() {
+                    it.owed.pop_front();
+                    line.settle(piece.qos, id, around.epoll, around.now)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets a worker begin with what it has, and report.
+    fn work(&mut self, worker: usize, around: &mut Around<'_>) {
+        let acks = self.cell.scenario.workers[worker].acks;
+        let nanos = self.cell.scenario.workers[worker].mean * 1e9;
+        loop {
+            let Stage { workers, jobs, .. } = self;
+            let takes = |job: usize| jobs.get(job).map_or(0, |job| (job.work * nanos) as u64);
+            let Some(begun) = workers[worker].bench.begin(&takes, around.now) else { break };
+            self.sleeps(worker, begun, around);
+            if let Some(message) = self.messages.get_mut(begun.piece.job).filter(|message| message.taken == NEVER) {
+                (message.taken, message.member) = (around.now, worker as u16);
+            }
+            if acks == Acks::Started
+                && let Err(error) = self.settle(worker, begun.piece, around)
+            {
+                return self.lose(worker, &error.to_string(), around);
+            }
+        }
+        self.tell(worker, around);
+    }
+
+    fn sleeps(&mut self, worker: usize, begun: Begun, around: &mut Around<'_>) {
+        around.later.push((begun.ends, Due::Wake { worker, sleep: begun.sleep }));
+    }
+
+    /// Sends the report that is due, and says when the next one may be.
+    fn tell(&mut self, worker: usize, around: &mut Around<'_>) {
+        let it = &mut self.workers[worker];
+        if it.is_frozen || it.is_gone || !it.has_joined {
+            return;
+        }
+        if let (Some(line), Some(report)) = (&mut it.line, it.bench.report(around.now)) {
+            match line.report(&report, around.epoll, around.now) {
+                Ok(told) => it.reports += u64::from(told),
+                Err(error) => return self.lose(worker, &error.to_string(), around),
+            }
+        }
+        let it = &mut self.workers[worker];
+        if let Some(at) = it.bench.report_at(around.now)
+            && at < it.report_at
+        {
+            it.report_at = at;
+            around.later.push((at, Due::Report(worker)));
+        }
+    }
+
+    /// The time has come: messages are due relative to now.
+    fn begin(&mut self, around: &mut Around<'_>) {
+        self.phase = Phase::Running;
+        self.begun = around.now;
+        let begun = self.begun;
+        self.messages = self.jobs.iter().map(|job| Message::due(begun + (job.at * 1e9) as u64)).collect();
+        for (index, incident) in self.cell.scenario.incidents.iter().enumerate() {
+            let at = begun + (incident.at * 1e9) as u64;
+            around.later.push((at, Due::Incident(index)));
+            if incident.lasts > 0.0 {
+                around.later.push((at + (incident.lasts * 1e9) as u64, Due::IncidentEnds(index)));
+            }
+        }
+        match self.messages.first() {
+            Some(first) => around.later.push((first.intended, Due::Publish)),
+            None => self.phase = Phase::Over,
+        }
+    }
+
+    /// Something is due.
+    pub fn due(&mut self, due: Due, around: &mut Around<'_>) {
+        if self.is_over() {
+            return;
+        }
+        match due {
+            Due::Publish => self.publish(around),
+            Due::Wake { worker, sleep } => self.wake(worker, sleep, around),
+            Due::Report(worker) => {
+                self.workers[worker].report_at = NEVER;
+                self.tell(worker, around);
+            }
+            Due::Travel(line) => {
+                let done = self.with(line, |it| it.travel(around.epoll, around.now));
+                match done {
+                    Ok(()) => self.listen(line, around),
+                    Err(error) => self.lose(line, &error.to_string(), around),
+                }
+            }
+            Due::Connect(worker) => {
+                if self.workers[worker].line.is_none() {
+                    self.connect(worker, around);
+                }
+            }
+            Due::Incident(index) => self.happens(index, around),
+            Due::IncidentEnds(index) => self.ends(index, around),
+            Due::GiveUp => self.phase = Phase::Over,
+        }
+    }
+
+    fn publish(&mut self, around: &mut Around<'_>) {
+        let wish = qos(self.cell.scenario.reliability);
+        let topic = self.cell.topic();
+        while let (Some(job), Some(message)) = (self.jobs.get(self.next), self.messages.get_mut(self.next)) {
+            let now = around.now;
+            if message.intended > now {
+                around.later.push((message.intended, Due::Publish));
+                return;
+            }
+            let number = self.next as u32;
+            let header = Header { cell: self.cell.number, number, intended: message.intended, sent: now };
+            let topic = format!("{topic}/{}", job.key);
+            let Some(line) = &mut self.publisher else { return };
+            match line.publish(&topic, &header.payload(job.size as usize), wish, around.epoll, now) {
+                Ok(true) => message.sent = now,
+                Ok(false) => {
+                    // The Receive Maximum is used up; the lag will tell.
+                    around.later.push((now + 1_000_000, Due::Publish));
+                    return;
+                }
+                Err(error) => return self.fail(format!("the publisher: {error}")),
+            }
+            self.next += 1;
+        }
+        self.phase = Phase::Draining;
+        around.later.push((around.now + PATIENCE.as_nanos() as u64, Due::GiveUp));
+    }
+
+    fn wake(&mut self, worker: usize, sleep: u64, around: &mut Around<'_>) {
+        let Some(finished) = self.workers[worker].bench.wake(sleep, around.now) else { return };
+        self.late.push(finished.late);
+        if let Some(message) = self.messages.get_mut(finished.piece.job) {
+            message.processed += 1;
+            if message.done == NEVER {
+                (message.done, message.member) = (around.now, worker as u16);
+                self.unfinished -= 1;
+            }
+        }
+        let acks = self.cell.scenario.workers[worker].acks;
+        let is_owed = matches!(acks, Acks::Processed | Acks::Recorded) || finished.piece.qos == QoS::ExactlyOnce;
+        if is_owed && let Err(error) = self.settle(worker, finished.piece, around) {
+            self.lose(worker, &error.to_string(), around);
+        }
+        self.work(worker, around);
+        travel(self.line(worker).as_deref(), worker, around);
+        if self.phase == Phase::Draining && self.unfinished == 0 {
+            self.phase = Phase::Over;
+        }
+    }
+
+    /// A connection has ended, and not because we wanted it to.
+    fn lose(&mut self, line: usize, why: &str, around: &mut Around<'_>) {
+        if line == PUBLISHER {
+            return self.fail(format!("the publisher: {why}"));
+        }
+        let it = &mut self.workers[line];
+        if let Some(lost) = it.line.take() {
+            it.bytes += lost.bytes_out;
+            it.has_joined = false;
+            self.closed += 1;
+            lost.close(around.epoll);
+            match self.phase {
+                Phase::Joining => self.fail(format!("worker {line}: {why}")),
+                _ => around.later.push((around.now + AGAIN_AFTER.as_nanos() as u64, Due::Connect(line))),
+            }
+        }
+    }
+
+    fn happens(&mut self, index: usize, around: &mut Around<'_>) {
+        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else { return };
+        self.incident = self.incident.min(around.now);
+        let worker = incident.worker;
+        let Some(it) = self.workers.get_mut(worker) else { return };
+        match incident.what {
+            What::Freeze | What::Death => {
+                it.is_frozen = true;
+                it.bench.stop(around.now);
+                if let Some(line) = &mut it.line {
+                    line.look(false, around.epoll);
+                }
+            }
+            What::Stuck => it.bench.stop(around.now),
+            What::Crash | What::Cut => {
+                (it.is_gone, it.has_joined) = (true, false);
+                if let Some(line) = it.line.take() {
+                    it.bytes += line.bytes_out;
+                    line.reset(around.epoll);
+                }
+                if incident.what == What::Crash {
+                    it.bench.forget();
+                }
+            }
+            What::Slow(factor) => it.bench.slow = factor,
+            What::Join => self.connect(worker, around),
+            What::Burst(_) => {}
+        }
+    }
+
+    fn ends(&mut self, index: usize, around: &mut Around<'_>) {
+        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else { return };
+        let worker = incident.worker;
+        let Some(it) = self.workers.get_mut(worker) else { return };
+        match incident.what {
+            What::Freeze | What::Stuck => {
+                let begun = it.bench.go_on(around.now);
+                if std::mem::take(&mut it.is_frozen)
+                    && let Some(line) = &mut it.line
+                {
+                    line.look(true, around.epoll);
+                }
+                for begun in begun {
+                    self.sleeps(worker, begun, around);
+                }
+                self.work(worker, around);
+            }
+            What::Slow(_) => it.bench.slow = 1.0,
+            What::Cut => self.connect(worker, around),
+            What::Death | What::Crash | What::Join | What::Burst(_) => {}
+        }
+    }
+
+    /// Everybody goes home.
+    pub fn leave(mut self, epoll: &OwnedFd) -> Stage {
+        for worker in &mut self.workers {
+            if let Some(line) = worker.line.take() {
+                worker.bytes += line.bytes_out;
+                line.close(epoll);
+            }
+        }
+        if let Some(line) = self.publisher.take() {
+            line.close(epoll);
+        }
+        self
+    }
+
+    /// What was measured, after everybody has gone home. Takes its time, and so is for another thread.
+    pub fn trial(mut self) -> Trial {
+        let reports = self.workers.iter().map(|worker| worker.reports).sum();
+        let worker_bytes = self.workers.iter().map(|worker| worker.bytes).sum();
+        let scenario = &self.cell.scenario;
+        let begun = self.begun;
+        let since = |at: u64| if at == NEVER { NEVER } else { at.saturating_sub(begun) };
+        for message in &mut self.messages {
+            for at in [
+                &mut message.intended,
+                &mut message.sent,
+                &mut message.received,
+                &mut message.taken,
+                &mut message.done,
+                &mut message.again,
+                &mut message.resent,
+            ] {
+                *at = since(*at);
+            }
+            if message.deliveries == 0 {
+                message.member = NOBODY;
+            }
+        }
+        let micros = |nanos: u64| nanos as f64 * 1e-3;
+        let sent = self.messages.iter().filter(|message| message.sent != NEVER);
+        let mut lag: Vec<f64> = sent.map(|message| micros(message.sent.saturating_sub(message.intended))).collect();
+        let mut late: Vec<f64> = self.late.iter().map(|late| micros(*late)).collect();
+        let first_counted = self.jobs.get(self.jobs.len() / 10).map_or(0.0, |job| job.at);
+        let mut trial = Trial {
+            number: self.cell.number,
+            part: self.cell.part.to_owned(),
+            scenario: self.cell.scenario_name.clone(),
+            point: self.cell.point.clone(),
+            variant: self.cell.variant.to_owned(),
+            repeat: self.cell.repeat,
+            seed: scenario.seed,
+            qos: qos(scenario.reliability) as u8,
+            period_ms: 1e3 / scenario.rate,
+            service_ms: scenario.workers.iter().map(|worker| worker.mean * 1e3).collect(),
+            counted: scenario.counted.unwrap_or((first_counted, f64::INFINITY)),
+            bars: self.cell.bars,
+            limit_ms: (self.cell.limit_ms.0, self.cell.limit_ms.1),
+            limit_wait_ms: self.cell.limit_ms.2,
+            virtual_ms: self.cell.virtual_ms,
+            verdict: Verdict::Valid,
+            why: String::new(),
+            achieved: achieved(&self.messages),
+            lag_p99_us: quantile(&mut lag, 0.99),
+            wake_us: (mean(late.iter().copied()), quantile(&mut late, 0.99), quantile(&mut late, 1.0)),
+            reports,
+            worker_bytes,
+            closed: self.closed,
+            incident: since(self.incident),
+            messages: self.messages,
+        };
+        (trial.verdict, trial.why) = match self.wrong {
+            Some(why) => (Verdict::Invalid, why),
+            None => judged(&trial),
+        };
+        trial
+    }
+}
+
+/// Whether what was measured counts (EXPERIMENTS 4), and why not.
+fn judged(trial: &Trial) -> (Verdict, String) {
+    let limited = |why: String| (Verdict::GeneratorLimited, why);
+    if trial.messages.iter().all(|message| message.sent == NEVER) {
+        return (Verdict::Invalid, "nothing was sent".to_owned());
+    }
+    if trial.achieved < 0.99 {
+        return limited(format!("only {:.1} % of the intended rate", trial.achieved * 100.0));
+    }
+    let lag_max = (trial.period_ms * 100.0).max(1000.0);
+    if trial.lag_p99_us > lag_max {
+        return limited(format!("messages left {:.0} us late (99 %)", trial.lag_p99_us));
+    }
+    let quickest = trial.service_ms.iter().copied().fold(f64::INFINITY, f64::min) * 1e3;
+    if trial.wake_us.0 > quickest * WAKE_MEAN_MAX {
+        return limited(format!("workers woke {:.0} us late on average", trial.wake_us.0));
+    }
+    if trial.wake_us.1 > quickest * WAKE_P99_MAX {
+        return limited(format!("workers woke {:.0} us late (99 %)", trial.wake_us.1));
+    }
+    (Verdict::Valid, String::new())
+}
+
+/// The rate at which messages left, as a part of that at which they should have.
+fn achieved(messages: &[Message]) -> f64 {
+    let sent: Vec<&Message> = messages.iter().filter(|message| message.sent != NEVER).collect();
+    let (Some(first), Some(last)) = (sent.first(), sent.last()) else { return 0.0 };
+    let part = sent.len() as f64 / messages.len() as f64;
+    let (meant, took) = (last.intended - first.intended, last.sent.saturating_sub(first.sent));
+    if took == 0 { part } else { part * (meant as f64 / took as f64).min(1.0) }
+}
+
+fn joins(incident: &Incident) -> Option<usize> {
+    (incident.what == What::Join).then_some(incident.worker)
+}
+
+/// Asks to be told when the next thing on the way of a line arrives.
+fn travel(line: Option<&Line>, number: usize, around: &mut Around<'_>) {
+    if let Some(at) = line.and_then(Line::arrives_at) {
+        around.later.push((at, Due::Travel(number)));
+    }
+}
+
+/// Between the connections of two workers, in nanoseconds.
+const CONNECT_GAP: u64 = 1_000_000;
+/// How long what was published may take to be processed after the last message.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a worker that lost its connection waits before it makes a new one.
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// How late workers may wake, as parts of the shortest mean service time.
+const WAKE_MEAN_MAX: f64 = 0.02;
+const WAKE_P99_MAX: f64 = 0.10;

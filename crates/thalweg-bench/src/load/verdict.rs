@@ -1,0 +1,126 @@
+//! Whether a trial counts: EXPERIMENTS 4, "Validity".
+
+use crate::cell::Standing;
+
+/// What a verdict rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// Messages that were due in the measured phase.
+    pub intended: u64,
+    /// Of those, sent.
+    pub sent: u64,
+    /// Of those that were due, not taken by the driver at once because the broker did not take more.
+    pub held_back: u64,
+    /// 99th percentile of how late messages were first tried, nanoseconds; none without a schedule.
+    pub lag_p99: Option<u64>,
+    /// Nanoseconds between two messages of a flow; none without a schedule.
+    pub period: Option<f64>,
+    /// Processor seconds of the busiest thread that sends or receives, a part of the measured time.
+    pub busiest: f64,
+    /// The same of all of them, if all have to share one core.
+    pub core: Option<f64>,
+    /// A buffer between network and books has lost something.
+    pub overflow: u64,
+    /// The link emulator had no room for a packet, or was busy all the time.
+    pub emulator_full: bool,
+}
+
+/// Judges. The order is that of importance: the first rule that is broken is named.
+pub fn judge(evidence: &Evidence) -> Standing {
+    let limited = |words: String| Standing::GeneratorLimited(words);
+    if evidence.intended == 0 {
+        return Standing::Invalid("nothing was to be sent".to_owned());
+    }
+    if evidence.overflow > 0 {
+        return Standing::Invalid(format!("{} messages were lost between network and books", evidence.overflow));
+    }
+    if evidence.emulator_full {
+        return Standing::Invalid("the link emulator was at its limit".to_owned());
+    }
+    if let Some(lag) = evidence.lag_p99 {
+        let limit = evidence.period.map_or(LAG_MAX, |period| LAG_MAX.max((period / 10.0) as u64));
+        if lag > limit {
+            return limited(format!(
+                "one message in a hundred was tried {:.1} ms late; {:.1} ms are allowed",
+                lag as f64 / 1e6,
+                limit as f64 / 1e6
+            ));
+        }
+    }
+    // What the broker did not take is its own result. What nobody held back and is missing all the same is ours.
+    let missing = evidence.intended.saturating_sub(evidence.sent).saturating_sub(evidence.held_back);
+    if (missing as f64) > (1.0 - ACHIEVED_MIN) * evidence.intended as f64 {
+        return limited(format!("{missing} of {} messages were not sent in time", evidence.intended));
+    }
+    // It says that the broker is full, and nothing of how late the rest would have been: that was never sent.
+    let unsent = evidence.intended.saturating_sub(evidence.sent);
+    if (unsent as f64) > (1.0 - ACHIEVED_MIN) * evidence.intended as f64 {
+        return Standing::HeldBack(format!(
+            "the broker took {} of {} messages: what was never sent has no times",
+            evidence.sent, evidence.intended
+        ));
+    }
+    for (what, part) in [("a thread of the generator", Some(evidence.busiest)), ("the generator's core", evidence.core)]
+    {
+        if let Some(part) = part.filter(|part| *part >= CPU_MAX) {
+            return limited(format!("{what} was busy {:.0} % of the time", part * 100.0));
+        }
+    }
+    Standing::Valid
+}
+
+/// Of what was intended.
+const ACHIEVED_MIN: f64 = 0.99;
+/// Nanoseconds.
+const LAG_MAX: u64 = 1_000_000;
+/// Of a core.
+const CPU_MAX: f64 = 0.9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Evidence = Evidence {
+        intended: 1000,
+        sent: 1000,
+        held_back: 0,
+        lag_p99: Some(200_000),
+        period: Some(1e6),
+        busiest: 0.5,
+        core: None,
+        overflow: 0,
+        emulator_full: false,
+    };
+
+    fn is_limited(evidence: Evidence) -> bool {
+        matches!(judge(&evidence), Standing::GeneratorLimited(_))
+    }
+
+    #[test]
+    fn each_rule_has_its_border() {
+        assert_eq!(judge(&GOOD), Standing::Valid);
+        assert_eq!(judge(&Evidence { sent: 990, ..GOOD }), Standing::Valid);
+        assert!(is_limited(Evidence { sent: 989, ..GOOD }));
+        assert_eq!(judge(&Evidence { lag_p99: Some(1_000_000), ..GOOD }), Standing::Valid);
+        assert!(is_limited(Evidence { lag_p99: Some(1_000_001), ..GOOD }));
+        // A tenth of a period of 20 s is 2 s.
+        assert_eq!(judge(&Evidence { lag_p99: Some(1_900_000_000), period: Some(2e10), ..GOOD }), Standing::Valid);
+        assert!(is_limited(Evidence { busiest: 0.9, ..GOOD }));
+        assert!(is_limited(Evidence { core: Some(0.95), ..GOOD }));
+        assert_eq!(judge(&Evidence { core: Some(0.89), ..GOOD }), Standing::Valid);
+        assert!(matches!(judge(&Evidence { overflow: 1, ..GOOD }), Standing::Invalid(_)));
+        assert!(matches!(judge(&Evidence { intended: 0, ..GOOD }), Standing::Invalid(_)));
+        assert!(matches!(judge(&Evidence { emulator_full: true, ..GOOD }), Standing::Invalid(_)));
+    }
+
+    /// EXPERIMENTS 4: valid only if achieved/intended >= 0.99, whoever is the cause.
+    #[test]
+    fn what_the_broker_did_not_take_is_no_fault_of_the_generator_and_does_not_count_either() {
+        let is_held_back = |evidence| matches!(judge(&evidence), Standing::HeldBack(_));
+        assert!(is_held_back(Evidence { sent: 500, held_back: 600, ..GOOD }));
+        assert!(is_held_back(Evidence { sent: 989, held_back: 600, ..GOOD }));
+        // Sent in the end: the waiting is in its times.
+        assert_eq!(judge(&Evidence { sent: 990, held_back: 600, ..GOOD }), Standing::Valid);
+        assert!(is_limited(Evidence { sent: 500, held_back: 400, ..GOOD }));
+    }
+}

@@ -1,0 +1,175 @@
+//! Every frame of a network, as its sender gives it to the interface, sorted by what it is there for.
+//!
+//! Raw sockets in both namespaces see what the interfaces send before anything is lost. It is for small loads: what the
+//! sockets have no room for is missing, which a comparison with the interface's own counters shows.
+
+use std::fmt::Write as _;
+use std::io::{self, Read};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::network::{BROKER_HOST, CLIENT_HOST, Network};
+use super::split::{Sender, Sorter, Split, Talks, publishing, sum};
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// When it was seen, since the capture began.
+    pub at: Duration,
+    /// Whose it is.
+    pub sender: Sender,
+    /// Its bytes, with 14 of Ethernet's header.
+    pub length: u64,
+}
+
+/// What was seen since a mark.
+#[derive(Clone, Debug, Default)]
+pub struct Captured {
+    /// By the client's port.
+    pub talks: Talks,
+    /// The first frames, as many as are kept.
+    pub frames: Vec<Frame>,
+}
+
+impl Captured {
+    /// All frames.
+    pub fn all(&self) -> Split {
+        sum(&self.talks)
+    }
+
+    /// Frames of clients who published, and of the broker to them.
+    pub fn publish_leg(&self) -> Split {
+        publishing(&self.talks)
+    }
+
+    /// In the words of a row's `more`: bytes and frames by cause, of the whole and of the publisher's leg.
+    pub fn figures(&self) -> Vec<(&'static str, f64)> {
+        let (all, leg) = (self.all(), self.publish_leg());
+        let up = self.talks.values().fold(Split::default(), |sum, talk| sum.with(&talk.up)).total();
+        [
+            ("payload_wire_bytes", all.payload),
+            ("protocol_bytes", all.protocol),
+            ("transport_bytes", all.transport),
+            ("data_frames", all.data_frames),
+            ("retransmitted_bytes", all.repeated.bytes),
+            ("retransmitted_frames", all.repeated.frames),
+            ("ack_bytes", all.acknowledgements.bytes),
+            ("ack_frames", all.acknowledgements.frames),
+            ("keep_alive_bytes", all.keep_alive.bytes),
+            ("keep_alive_frames", all.keep_alive.frames),
+            ("connection_bytes", all.connection.bytes),
+            ("connection_frames", all.connection.frames),
+            ("other_bytes", all.other.bytes),
+            ("publish_leg_bytes", leg.total().bytes),
+            ("publish_leg_frames", leg.total().frames),
+            ("client_sent_bytes", up.bytes),
+            ("client_sent_frames", up.frames),
+        ]
+        .map(|(name, value)| (name, value as f64))
+        .to_vec()
+    }
+
+    /// The frames kept, one in a line.
+    pub fn listing(&self) -> String {
+        let mut text = String::new();
+        for frame in &self.frames {
+            let arrow = if frame.sender == Sender::Client { "->" } else { "<-" };
+            let _ = writeln!(text, "{:9.3} ms {arrow} {} B", frame.at.as_secs_f64() * 1e3, frame.length);
+        }
+        text
+    }
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    stop: AtomicBool,
+    found: Mutex<(Sorter, Captured)>,
+}
+
+/// Looks at a network; ends when dropped.
+#[derive(Debug)]
+pub struct Capture {
+    board: Arc<Board>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Capture {
+    /// Begins, before any connection is made.
+    pub fn start(network: &Network) -> io::Result<Capture> {
+        let board = Arc::new(Board::default());
+        let begun = Instant::now();
+        let mut threads = Vec::new();
+        let sides = [(network.client(), CLIENT_HOST, Sender::Client), (network.broker(), BROKER_HOST, Sender::Broker)];
+        for (space, host, sender) in sides {
+            let host: Ipv4Addr = host.parse().map_err(io::Error::other)?;
+            // TUN devices have no header of Ethernet; the counters of a network add one, and so does this.
+            let header = if network.is_emulated() { 0 } else { ETHERNET_HEADER };
+            let socket = space.within(|| {
+                let every = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
+                let socket = Socket::new(Domain::PACKET, Type::RAW, Some(every))?;
+                socket.set_read_timeout(Some(LOOK_UP))?;
+                // It gives what the system allows.
+                socket.set_recv_buffer_size(BUFFER)?;
+                Ok(socket)
+            })?;
+            let board = Arc::clone(&board);
+            let look = move || look(&socket, sender, host, header, begun, &board);
+            threads.push(thread::Builder::new().name("capture".to_owned()).spawn(look)?);
+        }
+        Ok(Capture { board, threads })
+    }
+
+    /// What was seen since the capture began or since the last mark; counting begins anew. Connections are known on.
+    pub fn mark(&self) -> Captured {
+        std::mem::take(&mut self.board.lock().1)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.board.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, (Sorter, Captured)> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn look(socket: &Socket, sender: Sender, host: Ipv4Addr, header: usize, begun: Instant, board: &Board) {
+    let mut buffer = vec![0; FRAME_MAX];
+    while !board.stop.load(Ordering::Relaxed) {
+        // It times out, so that the board is looked at.
+        let Ok(length) = (&mut &*socket).read(&mut buffer) else { continue };
+        let Some(packet) = buffer.get(header..length) else { continue };
+        // Both directions come here, and what the broker says to itself on its loopback.
+        if packet.get(12..16) != Some(&host.octets()[..]) {
+            continue;
+        }
+        let length = (packet.len() + ETHERNET_HEADER) as u64;
+        let at = begun.elapsed();
+        let mut found = board.lock();
+        let (sorter, captured) = &mut *found;
+        sorter.take(sender, packet, length, &mut captured.talks);
+        if captured.frames.len() < FRAMES_KEPT {
+            captured.frames.push(Frame { at, sender, length });
+        }
+    }
+}
+
+const ETHERNET_HEADER: usize = 14;
+/// ETH_P_ALL.
+const EVERY_PROTOCOL: u16 = 3;
+const FRAME_MAX: usize = 65_536;
+const BUFFER: usize = 8 << 20;
+const LOOK_UP: Duration = Duration::from_millis(50);
+const FRAMES_KEPT: usize = 1000;

@@ -1,0 +1,378 @@
+//! A network of three namespaces: made, changed, measured and removed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::emulator::Shape;
+use super::loss::{self, Tally};
+use super::meter::{Meter, Wire};
+use super::nest;
+use super::pump::Pump;
+use super::queue;
+use super::space::Space;
+use super::tools::run;
+use super::units::Loss;
+use crate::cell::{Engine, Link};
+
+/// Where clients are, in every network.
+pub const CLIENT_HOST: &str = "10.80.1.2";
+/// Where the broker is, in every network.
+pub const BROKER_HOST: &str = "10.80.2.2";
+
+/// What a network is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Packets lost at the beginning, in each direction.
+    pub loss: Loss,
+    /// What else the link does.
+    pub shape: Shape,
+    /// What carries that out: with [`Engine::Auto`] the kernel if it can, else the emulator.
+    pub engine: Engine,
+    /// What the emulator draws from.
+    pub seed: u64,
+    /// A bridge between, where there is a router else: multicasts pass, and only a rate can be set.
+    pub is_bridged: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan { loss: Loss::NONE, shape: Shape::default(), engine: Engine::Auto, seed: 1, is_bridged: false }
+    }
+}
+
+impl Plan {
+    /// A cell's link.
+    pub fn of(link: &Link, seed: u64) -> Plan {
+        let shape = Shape {
+            delay: Duration::from_nanos(link.delay_ns),
+            jitter: Duration::from_nanos(link.jitter_ns),
+            rate: link.rate,
+            reorder: Loss::percent(link.reorder * 100.0),
+            duplicate: Loss::percent(link.duplicate * 100.0),
+        };
+        Plan { loss: Loss::percent(link.loss * 100.0), shape, engine: link.engine, seed, is_bridged: link.bridged }
+    }
+
+    /// Whether packets go through this process.
+    pub fn is_emulated(&self) -> bool {
+        match self.engine {
+            Engine::Kernel => false,
+            Engine::Emulator => true,
+            // The kernel's jitter lets packets overtake each other, ours does not.
+            Engine::Auto => {
+                self.shape.is_more_than_rate() && !(self.shape.jitter.is_zero() && queue::has("netem").is_ok())
+            }
+        }
+    }
+}
+
+/// What a network has carried since it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Sent by clients.
+    pub up: Wire,
+    /// Sent by the broker.
+    pub down: Wire,
+}
+
+impl Reading {
+    /// Both.
+    pub fn sum(&self) -> Wire {
+        self.up + self.down
+    }
+}
+
+/// A network; removed when dropped, unless it was let go.
+#[derive(Debug)]
+pub struct Network {
+    name: String,
+    client: Space,
+    broker: Space,
+    /// The namespace between, where the kernel loses packets.
+    between: Space,
+    pump: Option<Pump>,
+    meters: [Meter; 2],
+    stays: bool,
+}
+
+impl Network {
+    /// Makes it. What is left of an earlier one of this name is removed first.
+    pub fn up(name: &str, plan: &Plan) -> io::Result<Network> {
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') || name.is_empty() || name.len() > 64
+        {
+            return Err(io::Error::other(format!(
+                "{name}: a network's name is letters, digits and dashes, at most 64"
+            )));
+        }
+        let laid = Self::lay(name, plan);
+        if laid.is_err() {
+            // Half a network helps nobody.
+            let _ = remove(name);
+        }
+        laid
+    }
+
+    fn lay(name: &str, plan: &Plan) -> io::Result<Network> {
+        remove(name)?;
+        let [client, between, broker] = names(name);
+        let (client, broker) = (Space::make(&client)?, Space::make(&broker)?);
+        if plan.is_bridged && (plan.is_emulated() || plan.loss != Loss::NONE || plan.shape.is_more_than_rate()) {
+            return Err(io::Error::other("a bridge has a rate, and no losses and delays"));
+        }
+        let mut pump = None;
+        let between = if plan.is_emulated() {
+            pump = Some(Pump::start([&client, &broker], DEVICE, plan.shape, plan.loss, plan.seed)?);
+            for (space, own, other) in [(&client, CLIENT_HOST, BROKER_HOST), (&broker, BROKER_HOST, CLIENT_HOST)] {
+                space.set(&QUIET)?;
+                space.batch(&format!(
+                    "link set lo up\naddress add {own} peer {other} dev {DEVICE}\n\
+                     link set dev {DEVICE} txqueuelen {EMULATED_QUEUE} up\n"
+                ))?;
+            }
+            Space::named(&between)
+        } else {
+            let between = Space::make(&between)?;
+            match plan.is_bridged {
+                true => lay_bridge(&client, &between, &broker)?,
+                false => lay_cables(&client, &between, &broker)?,
+            }
+            loss::prepare(&between)?;
+            loss::set(&between, plan.loss)?;
+            queue::set(&between, &plan.shape)?;
+            between
+        };
+        let is_tun = pump.is_some();
+        let meters = [Meter::new(&client, DEVICE, is_tun)?, Meter::new(&broker, DEVICE, is_tun)?];
+        Ok(Network { name: name.to_owned(), client, broker, between, pump, meters, stays: false })
+    }
+
+    /// One that the kernel carries and another process has made.
+    pub fn found(name: &str) -> io::Result<Network> {
+        let [client, between, broker] = names(name).map(|name| Space::named(&name));
+        if !client.is_there() || !broker.is_there() {
+            return Err(io::Error::other(format!(
+                "there is no network {name}; `thalweg bench net up {name}` makes one"
+            )));
+        }
+        let is_tun = !between.is_there();
+        let meters = [Meter::new(&client, DEVICE, is_tun)?, Meter::new(&broker, DEVICE, is_tun)?];
+        Ok(Network { name: name.to_owned(), client, broker, between, pump: None, meters, stays: true })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where clients run.
+    pub fn client(&self) -> &Space {
+        &self.client
+    }
+
+    /// Where the broker runs.
+    pub fn broker(&self) -> &Space {
+        &self.broker
+    }
+
+    /// Changes the loss of both directions in one step.
+    pub fn set_loss(&self, loss: Loss) -> io::Result<()> {
+        match &self.pump {
+            Some(pump) => pump.set_loss(loss),
+            None if self.between.is_there() => loss::set(&self.between, loss)?,
+            None => {
+                return Err(io::Error::other(format!(
+                    "the link of {} is emulated by another process, which alone can change it",
+                    self.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes and frames that both sides have sent.
+    pub fn reading(&self) -> io::Result<Reading> {
+        let [client, broker] = &self.meters;
+        Ok(Reading { up: client.sent()?, down: broker.sent()? })
+    }
+
+    /// Packets that came to the link from the client's side and from the broker's, and were lost. None where another
+    /// process emulates it.
+    pub fn tallies(&self) -> io::Result<Option<[Tally; 2]>> {
+        match &self.pump {
+            Some(pump) => Ok(Some(pump.tallies())),
+            None if self.between.is_there() => loss::tallies(&self.between).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Packets that never came to the link, because the sender's interface was full: an emulator that is too slow for what
+    /// it is given. What is measured then does not count.
+    pub fn overflow(&self) -> io::Result<u64> {
+        let [client, broker] = &self.meters;
+        Ok(client.dropped()? + broker.dropped()?)
+    }
+
+    /// Whether a process emulates its link.
+    pub fn is_emulated(&self) -> bool {
+        self.pump.is_some() || !self.between.is_there()
+    }
+
+    /// It stays when this is dropped. An emulated one still loses its link.
+    pub fn let_go(&mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.pump = None;
+            let _ = remove(&self.name);
+        }
+    }
+}
+
+/// Removes what there is of a network, whoever made it.
+pub fn remove(name: &str) -> io::Result<()> {
+    for space in names(name).map(|name| Space::named(&name)) {
+        if space.is_there() {
+            space.remove()?;
+        }
+    }
+    Ok(())
+}
+
+/// Names of the networks there are.
+pub fn all() -> Vec<String> {
+    let name_of = |space: &String| Some(space.strip_prefix(PREFIX)?.strip_suffix("-ep")?.to_owned());
+    Space::all().iter().filter_map(name_of).collect()
+}
+
+/// A name that nobody else uses, and by which [`sweep`] knows whether its process still runs.
+pub fn name_of_ours(word: &str) -> String {
+    format!("{}-{word}", std::process::id())
+}
+
+/// Removes networks of processes that were killed before they could.
+pub fn sweep() {
+    for name in all() {
+        let owner = name.split('-').next().and_then(|number| number.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            let _ = remove(&name);
+        }
+    }
+}
+
+/// Whether a network can be made here; if not, why.
+pub fn is_possible() -> Result<(), String> {
+    let is_root = rustix::process::geteuid().is_root();
+    match (is_root, run("ip", &["netns", "list"], ""), run("nft", &["--version"], "")) {
+        (false, ..) => Err(match nest::is_possible() {
+            Ok(()) => "network namespaces need root, or a user namespace; this command makes none".to_owned(),
+            Err(why) => nest::told(&why),
+        }),
+        (true, Err(error), _) | (true, _, Err(error)) => Err(error.to_string()),
+        (true, Ok(_), Ok(_)) => match fs::exists("/dev/net/tun") {
+            Ok(true) => Ok(()),
+            _ => Err("this kernel has no TUN devices".to_owned()),
+        },
+    }
+}
+
+fn names(name: &str) -> [String; 3] {
+    ["ep", "rt", "br"].map(|part| format!("{PREFIX}{name}-{part}"))
+}
+
+fn lay_cables(client: &Space, between: &Space, broker: &Space) -> io::Result<()> {
+    for (space, side, number) in [(client, loss::SIDES[0], 1), (broker, loss::SIDES[1], 2)] {
+        let name = space.name();
+        let (own, router) = (format!("10.80.{number}.2"), format!("10.80.{number}.1"));
+        let (own_card, router_card) = (format!("02:80:00:00:0{number}:02"), format!("02:80:00:00:0{number}:01"));
+        // One segment at most leaves a socket at once: else what the link loses, and counts, would be 64 kB "packets".
+        between.batch(&format!(
+            "link add name {side} address {router_card} gso_max_segs 1 type veth peer name {DEVICE} address {own_card} \
+             gso_max_segs 1 netns {name}\n"
+        ))?;
+        between.set(&QUIET)?;
+        space.set(&QUIET)?;
+        // Neighbours are told, so that the link carries and loses nothing but what is measured.
+        between.batch(&format!(
+            "address add {router}/24 dev {side}\nlink set dev {side} up\n\
+             neighbour replace {own} lladdr {own_card} dev {side} nud permanent\n"
+        ))?;
+        space.batch(&format!(
+            "link set lo up\naddress add {own}/24 dev {DEVICE}\nlink set dev {DEVICE} up\n\
+             neighbour replace {router} lladdr {router_card} dev {DEVICE} nud permanent\n\
+             route add default via {router}\n"
+        ))?;
+    }
+    between.set(&[("ipv4/ip_forward", "1")])
+}
+
+/// The same addresses in one Ethernet; the queues behind the link are those of the bridge's ports.
+fn lay_bridge(client: &Space, between: &Space, broker: &Space) -> io::Result<()> {
+    between.batch("link add name bridge type bridge mcast_snooping 0\nlink set dev bridge up\n")?;
+    let [one, two] = ["02:80:00:00:01:02", "02:80:00:00:02:02"];
+    let [client_side, broker_side] = loss::SIDES;
+    for (space, side, own, own_card, other, other_card) in [
+        (client, client_side, CLIENT_HOST, one, BROKER_HOST, two),
+        (broker, broker_side, BROKER_HOST, two, CLIENT_HOST, one),
+    ] {
+        let name = space.name();
+        between.batch(&format!(
+            "link add name {side} gso_max_segs 1 type veth peer name {DEVICE} address {own_card} gso_max_segs 1 netns {name}\n\
+             link set dev {side} master bridge up\n"
+        ))?;
+        between.set(&QUIET)?;
+        space.set(&QUIET)?;
+        space.batch(&format!(
+            "link set lo up\naddress add {own}/16 dev {DEVICE}\nlink set dev {DEVICE} up\n\
+             neighbour replace {other} lladdr {other_card} dev {DEVICE} nud permanent\n\
+             route add 224.0.0.0/4 dev {DEVICE}\n"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Nothing talks that nobody asked to, and no connection inherits what an earlier one found out.
+const QUIET: [(&str, &str); 3] =
+    [("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1"), ("ipv4/tcp_no_metrics_save", "1")];
+/// Packets that wait for the emulator at most. With the usual 500, one moment without it loses some.
+const EMULATED_QUEUE: u32 = 10_000;
+const DEVICE: &str = "wire";
+const PREFIX: &str = "thalweg-";
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn a_bridge_carries_multicasts_and_only_a_rate() {
+        if let Err(why) = is_possible() {
+            println!("skipped: {why}");
+            return;
+        }
+        let plan = Plan { is_bridged: true, ..Plan::default() };
+        let plan = Plan { shape: Shape { rate: Some(95_000_000), ..plan.shape }, ..plan };
+        let network = Network::up(&name_of_ours("bridge"), &plan).expect("a network");
+        let group = Ipv4Addr::new(239, 255, 80, 1);
+        let listener = network.broker().within(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+            socket.join_multicast_v4(&group, &BROKER_HOST.parse().expect("an address"))?;
+            socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+            Ok(socket)
+        });
+        let sent = network.client().within(|| UdpSocket::bind((CLIENT_HOST, 0))?.send_to(b"to all", (group, PORT)));
+        assert_eq!(sent.expect("it is sent"), 6);
+        let mut heard = [0; 16];
+        assert_eq!(listener.expect("a socket").recv(&mut heard).expect("it comes"), 6);
+        let lossy = Plan { loss: Loss::percent(1.0), ..plan };
+        assert!(Network::up(&name_of_ours("lossy-bridge"), &lossy).is_err());
+    }
+
+    const PORT: u16 = 7480;
+}

@@ -1,0 +1,101 @@
+//! What the kernel's queues can do to a link: a rate (tbf), and delay, order and copies where it has netem.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::OnceLock;
+
+use super::emulator::{QUEUE_BYTES, Shape};
+use super::loss::SIDES;
+use super::network::name_of_ours;
+use super::space::Space;
+use super::tools::run;
+
+/// Whether the kernel has this kind of queue; if not, what it says.
+pub fn has(kind: &'static str) -> Result<(), String> {
+    static NETEM: OnceLock<Result<(), String>> = OnceLock::new();
+    static TBF: OnceLock<Result<(), String>> = OnceLock::new();
+    let (known, arguments) = match kind {
+        "netem" => (&NETEM, "netem delay 1ms"),
+        _ => (&TBF, "tbf rate 1mbit burst 3000 limit 3000"),
+    };
+    known.get_or_init(|| try_out(arguments)).clone()
+}
+
+/// In a namespace of its own, as it changes a device.
+fn try_out(arguments: &str) -> Result<(), String> {
+    let name = format!("thalweg-{}-queue-{}", name_of_ours("try"), arguments.split(' ').next().unwrap_or_default());
+    let space = Space::make(&name).map_err(|error| error.to_string())?;
+    let tried = space.within(|| tc(&format!("qdisc add dev lo root {arguments}")));
+    let _ = space.remove();
+    tried.map_err(|error| error.to_string())
+}
+
+/// Queues behind the link in both directions, in the namespace between.
+pub fn set(space: &Space, shape: &Shape) -> io::Result<()> {
+    let mut lines = Vec::new();
+    if shape.is_more_than_rate() {
+        has("netem").map_err(|words| {
+            io::Error::other(format!("this kernel has no netem, so that only the emulator delays packets: {words}"))
+        })?;
+    }
+    // What goes to the broker leaves by its side, and the other way round.
+    for device in SIDES {
+        let mut parent = "root handle 1:".to_owned();
+        if shape.is_more_than_rate() {
+            lines.push(format!("qdisc add dev {device} {parent} {}", netem(shape)));
+            "parent 1:1 handle 2:".clone_into(&mut parent);
+        }
+        if let Some(rate) = shape.rate {
+            // A burst of two full frames is the least that keeps up with a rate.
+            lines.push(format!("qdisc add dev {device} {parent} tbf rate {rate}bit burst {BURST} limit {QUEUE_BYTES}"));
+        }
+    }
+    match lines.is_empty() {
+        true => Ok(()),
+        false => space.within(|| lines.iter().try_for_each(|line| tc(line))),
+    }
+}
+
+/// netem's own words for a shape. Its jitter is around the mean, ours is on top.
+fn netem(shape: &Shape) -> String {
+    let half = shape.jitter / 2;
+    let mut text = format!("netem limit 100000 delay {}us", (shape.delay + half).as_micros());
+    if !half.is_zero() {
+        let _ = write!(text, " {}us", half.as_micros());
+    }
+    if shape.reorder.part() > 0.0 {
+        let _ = write!(text, " reorder {}", shape.reorder);
+    }
+    if shape.duplicate.part() > 0.0 {
+        let _ = write!(text, " duplicate {}", shape.duplicate);
+    }
+    text
+}
+
+fn tc(line: &str) -> io::Result<()> {
+    let arguments: Vec<&str> = line.split(' ').collect();
+    run("tc", &arguments, "").map(drop)
+}
+
+const BURST: u64 = 2 * 1514;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::units::Loss;
+    use super::*;
+
+    #[test]
+    fn netem_is_told_in_its_own_words() {
+        let shape = Shape { delay: Duration::from_millis(50), ..Shape::default() };
+        assert_eq!(netem(&shape), "netem limit 100000 delay 50000us");
+        let shape = Shape {
+            jitter: Duration::from_millis(20),
+            reorder: Loss::percent(1.0),
+            duplicate: Loss::percent(0.5),
+            ..shape
+        };
+        assert_eq!(netem(&shape), "netem limit 100000 delay 60000us 10000us reorder 1% duplicate 0.5%");
+    }
+}

@@ -1,0 +1,360 @@
+//! What a page says, in which order.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::Part;
+use super::energies::energies;
+use super::figures::{Figure, study_of};
+use super::input::Input;
+use crate::cell::{Row, Standing};
+use crate::report::document::{Document, Table};
+use crate::report::groups::{Stat, short};
+use crate::results::calls;
+use crate::studies::group::{Group, client, name_of, payload, way};
+
+/// What ran, where, and how much of it counts.
+pub fn about(input: &Input, document: &mut Document) {
+    let count = |is: fn(&Standing) -> bool| input.trials.iter().filter(|(_, row)| is(&row.standing)).count();
+    let lasted = match (input.about["started_unix_s"].as_u64(), input.about["finished_unix_s"].as_u64()) {
+        (Some(from), Some(to)) => format!("{} s", to.saturating_sub(from)),
+        _ => "?".to_owned(),
+    };
+    document.text(format!(
+        "Thalweg {} ({}), budget {}, seed {}. {} with {} cores, kernel {}; load before: {}. It took {lasted}. {} trials: {} \
+         count, {} were limited by what sent, {} by what the broker took, {} are invalid, {} lack a program that is not installed.",
+        input.word("version"),
+        if input.about["is_optimised"] == Value::Bool(true) { "optimised build" } else { "debug build" },
+        input.word("budget"),
+        input.word("seed"),
+        input.word("cpu"),
+        input.word("cores"),
+        input.word("kernel"),
+        input.word("load_average_at_start"),
+        input.trials.len(),
+        count(|standing| *standing == Standing::Valid),
+        count(|standing| matches!(standing, Standing::GeneratorLimited(_))),
+        count(|standing| matches!(standing, Standing::HeldBack(_))),
+        count(|standing| matches!(standing, Standing::Invalid(_))),
+        count(|standing| matches!(standing, Standing::Absent(_))),
+    ));
+    document.text(
+        "Response is from when a message was to be sent until it came; service from when it was sent. Only trials that count \
+         are drawn; the others are listed with their reasons. After ± stands half of the 95 % interval over repeats; a whisker \
+         that would hide what is drawn is cut. Marks of one place stand side by side. Loads are open loops unless it says closed.",
+    );
+}
+
+/// Statements of studies, with both verdicts.
+pub fn shapes(parts: &[&Part], document: &mut Document) {
+    if parts.iter().all(|part| part.shapes.is_empty()) {
+        return;
+    }
+    document.heading("What came out");
+    document.text(
+        "Each statement twice: with the systems that the study used or their stand-ins (it shows that this laboratory sees what \
+         the study saw), and with ours.",
+    );
+    for part in parts {
+        for study in &part.studies {
+            let mut table = shape_table();
+            for (_, shape) in part.shapes.iter().filter(|(of, _)| of == study) {
+                table.row([
+                    shape.id.to_owned(),
+                    shape.what.to_owned(),
+                    shape.paper.to_owned(),
+                    shape.baseline.figures.clone(),
+                    shape.baseline.ruling.words(),
+                    shape.ours.figures.clone(),
+                    shape.ours.ruling.words(),
+                ]);
+            }
+            document.part(study.title());
+            document.table(table);
+        }
+    }
+}
+
+/// The columns of statements.
+pub fn shape_table() -> Table {
+    Table::new(&["shape", "statement", "study", "baselines", "verdict, baselines", "ours", "verdict, ours"])
+        .of_sentences()
+}
+
+/// What a scenario asserts, and what a search for the limit found.
+pub fn promises(input: &Input, document: &mut Document) {
+    let list = |key: &str| input.about[key].as_array().cloned().unwrap_or_default();
+    let mut table = Table::new(&["assertion", "verdict", "compared", "where not"]).of_sentences();
+    for found in list("assertions") {
+        let compared = found["compared"].as_u64().unwrap_or(0);
+        let verdict = match (compared, found["holds"] == Value::Bool(true)) {
+            (0, _) => "not measured",
+            (_, true) => "held",
+            (_, false) => "not reproduced",
+        };
+        let failed: Vec<&str> = found["failed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let text = found["text"].as_str().unwrap_or("?").to_owned();
+        table.row([text, verdict.to_owned(), compared.to_string(), failed.join("; ")]);
+    }
+    if !table.rows.is_empty() {
+        document.heading("Assertions");
+        document.table(table);
+    }
+    let mut table = Table::new(&[
+        "point",
+        "sustained, messages/s",
+        "some dropped at, messages/s",
+        "most delivered, messages/s",
+        "limit",
+        "trials",
+    ]);
+    for found in list("saturation") {
+        let number = |key: &str| found[key].as_f64().map_or("-".to_owned(), short);
+        let words = |key: &str| match &found[key] {
+            Value::String(text) => text.clone(),
+            Value::Null => "-".to_owned(),
+            other => other.to_string(),
+        };
+        table.row([
+            words("point"),
+            number("sustained_per_s"),
+            number("partial_drop_per_s"),
+            number("peak_delivered_per_s"),
+            words("limit"),
+            words("trials"),
+        ]);
+    }
+    if !table.rows.is_empty() {
+        document.heading("How much it carries");
+        document.table(table);
+    }
+}
+
+/// Drawings and tables.
+pub fn body(part: &Part, document: &mut Document) {
+    let input = &part.input;
+    if !part.figures.is_empty() {
+        document.heading(match part.studies.as_slice() {
+            [one] => format!("{}: drawings", one.name()),
+            _ => "Drawings".to_owned(),
+        });
+    }
+    for figure in &part.figures {
+        if let Some(svg) = figure.drawing.svg() {
+            let caption = format!("{} Points: figures/{}.csv.", figure.caption, figure.file);
+            document.chart(svg, caption, command(figure, input));
+        }
+    }
+    document.heading("Figures of all cells that count");
+    for experiment in input.experiments() {
+        document.folded(format!("{experiment}: rates, latencies, losses"), results(input, experiment));
+        document.folded(format!("{experiment}: resources"), resources(input, experiment));
+        let trials = input.trials.iter().filter(|(cell, _)| cell.experiment == *experiment);
+        calls::said(trials.map(|(cell, row)| (cell, row))).into_iter().for_each(|words| document.text(words));
+        document.folded(format!("{experiment}: bytes and frames"), wire(input, experiment));
+    }
+    energies(input, document);
+    excluded(input, document);
+}
+
+/// How a figure is measured again.
+fn command(figure: &Figure, input: &Input) -> String {
+    match study_of(figure).map(|study| study.name()).or_else(|| figure.like.get(..2).filter(|it| it.starts_with('E'))) {
+        Some(study) => format!(
+            "thalweg bench suite {study} --budget {} --seed {} --like {}",
+            input.word("budget"),
+            input.word("seed"),
+            figure.like
+        ),
+        None => command_line(&input.about).unwrap_or_default(),
+    }
+}
+
+fn command_line(about: &Value) -> Option<String> {
+    let words = about["command_line"].as_array()?.iter().filter_map(Value::as_str);
+    let words: Vec<&str> = std::iter::once("thalweg").chain(words.skip(1)).collect();
+    Some(words.join(" "))
+}
+
+fn tell(stat: Option<Stat>) -> String {
+    stat.map_or("-".to_owned(), |stat| stat.to_string())
+}
+
+pub fn place(group: &Group) -> String {
+    let mut axes: Vec<String> = Vec::new();
+    for (axis, value) in &group.cell.axes {
+        if !["system", "way", "driver"].contains(&axis.as_str()) {
+            axes.push(format!("{axis} {value}"));
+        }
+    }
+    axes.join(", ")
+}
+
+fn sorted<'a>(input: &'a Input, experiment: &'a str) -> Vec<&'a Group> {
+    let mut groups: Vec<&Group> = input.of(experiment).collect();
+    groups.sort_by_key(|group| {
+        let size = payload(&group.cell).unwrap_or_default();
+        (group.cell.system.clone(), way(&group.cell.publish), size, name_of(&group.cell))
+    });
+    groups
+}
+
+fn head(rest: &[&str]) -> Table {
+    let names: Vec<&str> = ["system", "way", "client", "point"].into_iter().chain(rest.iter().copied()).collect();
+    Table::new(&names)
+}
+
+fn lead(group: &Group) -> [String; 4] {
+    [
+        group.cell.system.clone(),
+        way(&group.cell.publish),
+        client(group.cell.driver).trim_end_matches(" client").to_owned(),
+        place(group),
+    ]
+}
+
+fn results(input: &Input, experiment: &str) -> Table {
+    let mut table = head(&[
+        "delivered/s",
+        "delivered %",
+        "twice",
+        "out of order",
+        "mean us",
+        "p50 us",
+        "p90 us",
+        "p99 us",
+        "p99.9 us",
+        "longest us",
+        "service p99 us",
+        "sent late, p99 us",
+        "repeats",
+    ]);
+    for group in sorted(input, experiment) {
+        let sum = |of: fn(&Row) -> u64| group.rows.iter().map(of).sum::<u64>().to_string();
+        let of = |of: fn(&Row) -> f64| tell(group.stat(|row| Some(of(row))));
+        table.row(lead(group).into_iter().chain([
+            tell(group.delivered_per_s()),
+            tell(group.delivered_percent()),
+            sum(|row| row.duplicates),
+            sum(|row| row.reordered),
+            of(|row| row.response.mean),
+            of(|row| row.response.p50),
+            of(|row| row.response.p90),
+            of(|row| row.response.p99),
+            of(|row| row.response.p999),
+            of(|row| row.response.max),
+            of(|row| row.service.p99),
+            of(|row| row.lag_p99_us),
+            group.rows.len().to_string(),
+        ]));
+    }
+    table
+}
+
+fn resources(input: &Input, experiment: &str) -> Table {
+    let groups = sorted(input, experiment);
+    // Nobody misses a column that nobody asked for.
+    let is_counted = groups.iter().any(|group| group.cell.calls.is_some());
+    let mut names = vec![
+        "broker, us of processor a message",
+        "clients, us of processor a message",
+        "broker, resident MiB",
+        "broker, context switches a message",
+        "not acknowledged",
+    ];
+    names.extend(is_counted.then_some("broker, system calls a message"));
+    let mut table = head(&names);
+    for group in groups {
+        let each = |of: fn(&Row) -> f64| tell(group.stat(|row| Some(of(row) / row.delivered.max(1) as f64)));
+        let calls =
+            || tell(group.stat(|row| Some(row.calls_broker.as_ref()?.count()? as f64 / row.delivered.max(1) as f64)));
+        let figures = [
+            each(|row| row.cpu_broker_s * 1e6),
+            each(|row| row.cpu_client_s * 1e6),
+            tell(group.stat(|row| Some(row.rss_broker_kib as f64 / 1024.0))),
+            each(|row| row.switches_broker as f64),
+            group.rows.iter().map(|row| row.unacknowledged).sum::<u64>().to_string(),
+        ];
+        table.row(lead(group).into_iter().chain(figures).chain(is_counted.then(calls)));
+    }
+    table
+}
+
+fn wire(input: &Input, experiment: &str) -> Table {
+    let mut table = head(&["bytes a message", "frames a message", "bytes / payload", "packets lost by the link, %"]);
+    for group in sorted(input, experiment) {
+        let Some(bytes) = group.wire_bytes() else { continue };
+        let lost = group.stat(|row| {
+            let (lost, all) = row.link_lost?;
+            (all > 0).then(|| 100.0 * lost as f64 / all as f64)
+        });
+        let ratio = payload(&group.cell).map_or("-".to_owned(), |size| short(bytes.mean / f64::from(size)));
+        table.row(lead(group).into_iter().chain([bytes.to_string(), tell(group.wire_frames()), ratio, tell(lost)]));
+    }
+    table
+}
+
+fn excluded(input: &Input, document: &mut Document) {
+    let mut table = Table::new(&["standing", "cell", "why"]).of_sentences();
+    let mut absent: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (cell, row) in input.excluded() {
+        let (standing, why) = match &row.standing {
+            Standing::Valid => continue,
+            Standing::GeneratorLimited(why) => ("generator-limited", why),
+            Standing::HeldBack(why) => ("held-back", why),
+            Standing::Invalid(why) => ("invalid", why),
+            Standing::Absent(how) => {
+                *absent.entry((format!("{} {}", cell.system, way(&cell.publish)), how.clone())).or_default() += 1;
+                continue;
+            }
+        };
+        table.row([standing.to_owned(), cell.key(), why.clone()]);
+    }
+    if table.rows.is_empty() && absent.is_empty() {
+        return;
+    }
+    document.heading("What does not count");
+    let mut missing = Table::new(&["absent", "how to get it", "trials"]).of_sentences();
+    for ((who, how), count) in absent {
+        missing.row([who, how, count.to_string()]);
+    }
+    document.table(missing);
+    let words = format!("{} trials that do not count, and why", table.rows.len());
+    match table.rows.len() {
+        0..=SHOWN_MAX => document.table(table),
+        _ => document.folded(words, table),
+    }
+}
+
+/// More than these are folded.
+const SHOWN_MAX: usize = 12;
+
+/// Where all of this comes from, and how to do it again.
+pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
+    let input = &part.input;
+    document.heading("Where this comes from");
+    let mut table = Table::new(&["what", "value"]).of_sentences();
+    for (name, value) in input.about.as_object().into_iter().flatten() {
+        if ["cell_order", "sysctls", "systems", "seeds", "assertions", "saturation"].contains(&name.as_str())
+            || value.is_null()
+        {
+            continue;
+        }
+        table.row([name.clone(), input.word(name)]);
+    }
+    for group in ["systems", "sysctls"] {
+        for (name, value) in input.about[group].as_object().into_iter().flatten() {
+            table.row([format!("{group}: {name}"), value.as_str().map_or(value.to_string(), str::to_owned)]);
+        }
+    }
+    if let Some(seeds) = input.about["seeds"].as_array().filter(|seeds| !seeds.is_empty()) {
+        let some: Vec<String> = seeds.iter().take(16).map(Value::to_string).collect();
+        table.row(["seeds".to_owned(), some.join(", ")]);
+    }
+    document.folded("Program, machine, settings, versions, seeds", table);
+    let name = folder.file_name().map_or_else(|| "DIR".to_owned(), |name| name.to_string_lossy().into_owned());
+    let again = command_line(&input.about).unwrap_or_default();
+    document.code(format!("{again}\nthalweg bench report {name}   # this page again, from raw files only"));
+}

@@ -1,0 +1,250 @@
+use super::*;
+use crate::cell::{Cell, Quantiles, Row};
+use crate::e5::plan::Budget;
+use crate::results::Writer;
+use crate::sim::random::Random;
+use crate::studies::group::way;
+
+/// A row as a network without faults would give it, by rules of thumb.
+fn invented(cell: &Cell, random: &mut Random) -> Row {
+    let sent = 400;
+    let loss = cell.link.loss;
+    let base = match way(&cell.publish).as_str() {
+        "MQTT QoS 0" => 290.0,
+        "MQTT QoS 1" => 434.0,
+        "MQTT QoS 2" => 714.0,
+        "CoAP CON" => 214.0,
+        _ => 168.0,
+    };
+    let bytes = crate::studies::group::payload(cell).unwrap_or(60);
+    let payload = f64::from(bytes);
+    let wire = (base + 2.0 * payload * 1.05) * (1.0 + 1.5 * loss);
+    let mean = 300.0 + 4e6 * loss * loss + 20.0 * random.unit();
+    let delivered = match way(&cell.publish).as_str() {
+        "CoAP NON" => (f64::from(sent) * (1.0 - loss).powi(2)).round() as u64,
+        _ => u64::from(sent as u32),
+    };
+    let quantiles = Quantiles {
+        count: delivered,
+        mean,
+        sd: mean / 3.0,
+        p50: mean * 0.9,
+        p90: mean * 1.5,
+        p99: mean * 2.0,
+        p999: mean * 3.0,
+        max: mean * 4.0,
+    };
+    Row {
+        standing: Standing::Valid,
+        intended: 400,
+        sent: 400,
+        expected: 400,
+        delivered,
+        lost: 400 - delivered,
+        duplicates: 0,
+        reordered: 0,
+        late: 0,
+        unacknowledged: 0,
+        seconds: 2.0,
+        payload_bytes: delivered * u64::from(bytes),
+        response: quantiles,
+        service: quantiles,
+        lag_p99_us: 40.0,
+        cpu_broker_s: 0.02,
+        cpu_client_s: 0.03,
+        rss_broker_kib: 20_000,
+        switches_broker: 500,
+        calls_broker: None,
+        wire_bytes: Some((wire * delivered as f64) as u64),
+        wire_frames: Some(delivered * 6),
+        link_lost: Some(((loss * 4000.0) as u64, 4000)),
+        more: Default::default(),
+    }
+}
+
+fn measured(row: Row) -> crate::cell::Measured {
+    let mut histogram = hdrhistogram::Histogram::<u64>::new(3).expect("three digits");
+    // A few values: what is tested is not how histograms are written.
+    for part in [0.3, 0.9, 2.0] {
+        histogram.record((row.response.mean * 1e3 * part) as u64).expect("it grows");
+    }
+    let second =
+        |at: u64| crate::cell::Second { sent: 100 + at, received: 100, response_p99_us: 400.0, ..Default::default() };
+    crate::cell::Measured {
+        row,
+        response: histogram.clone(),
+        service: histogram,
+        seconds: (0..8).map(second).collect(),
+        events: vec![(0, "broker thalweg: thalweg 0.1.0".to_owned())],
+    }
+}
+
+/// A folder of all studies that is removed with the test.
+pub(super) fn folder(name: &str, study: Study, spoil: impl Fn(usize, &mut Row)) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("thalweg-paper-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    let cells = study.cells(Budget::Quick, 7);
+    let mut writer =
+        Writer::open(&folder, &crate::results::about(study.name(), &cells), false).expect("it can be written");
+    let mut random = Random::new(7);
+    for (at, cell) in cells.iter().enumerate() {
+        let mut row = invented(cell, &mut random);
+        spoil(at, &mut row);
+        writer.write(cell, &measured(row)).expect("it can be written");
+    }
+    writer.finish(false).expect("it can be written");
+    folder
+}
+
+#[test]
+fn every_study_has_a_page_that_needs_nothing_else() {
+    for study in Study::ALL {
+        let folder = folder(study.name(), study, |_, _| {});
+        let found = render(&folder).expect("it can be rendered");
+        let html = fs::read_to_string(folder.join("report.html")).expect("there is a page");
+        for word in ["<script", "http://", "https://", "src=", "NaN", "url("] {
+            assert!(!html.contains(word), "{}: {word}", study.name());
+        }
+        assert!(html.matches("<svg").count() >= 3, "{}", study.name());
+        for file in ["summary.md", "junit.xml", "shapes.json"] {
+            assert!(folder.join(file).exists(), "{file}");
+        }
+        let tables = fs::read_dir(folder.join("figures")).expect("there are tables").count();
+        assert!(tables >= html.matches("<svg").count(), "each drawing has its table");
+        assert!(found.summary.contains("| S"), "{}", found.summary);
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
+
+/// What stands beside an axis that counts, or has names.
+const WITHOUT_UNIT: [&str; 3] = ["pairs of publisher and subscriber", "system and protocol", "way"];
+const UNITS: [&str; 9] = [", us", ", ms", ", s", ", %", ", B", ", characters", "B / ", "/s", "us/message"];
+
+#[test]
+fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
+    for study in Study::ALL {
+        let folder = folder(&format!("axes-{}", study.name()), study, |_, _| {});
+        let part = Part::read(&folder).expect("it is there");
+        for figure in &part.figures {
+            let Some(svg) = figure.drawing.svg() else { continue };
+            let texts: Vec<&str> = svg.split("<text ").skip(1).filter_map(|it| it.split("</text>").next()).collect();
+            let names: Vec<&str> = texts
+                .iter()
+                .filter(|it| it.starts_with("class=\"name\""))
+                .filter_map(|it| it.split('>').nth(1))
+                .collect();
+            assert_eq!(names.len(), 2, "{}", figure.file);
+            for name in names {
+                let is_named = UNITS.iter().any(|unit| name.contains(unit)) || WITHOUT_UNIT.contains(&name);
+                assert!(
+                    is_named || name == "Ethernet bytes / payload bytes",
+                    "{}: an axis is called {name:?}",
+                    figure.file
+                );
+            }
+            for text in texts {
+                let Some((at, words)) = text.split_once('>') else { continue };
+                let number = |key: &str| at.split_once(key)?.1.split('"').next()?.parse::<f64>().ok();
+                let Some(x) = number(" x=\"").or_else(|| number("x=\"").filter(|_| at.starts_with("x=\""))) else {
+                    continue;
+                };
+                let wide = chart::small_width(words);
+                let from = match () {
+                    () if at.contains("\"end\"") => x - wide,
+                    () if at.contains("\"middle\"") => x - wide / 2.0,
+                    () => x,
+                };
+                // Widths are reckoned, and generously.
+                assert!(
+                    from > -6.0 && from + wide < chart::WIDTH + 6.0,
+                    "{}: {words:?} leaves the drawing",
+                    figure.file
+                );
+            }
+        }
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
+
+#[test]
+fn letters_can_be_read_where_a_phone_shows_a_drawing() {
+    // A phone of 400 px has 376 for a drawing: `measure/report_pages.py` asks Chromium the same.
+    let rules: Vec<&str> = chart::STYLE.split('}').filter(|rule| rule.contains("svg.chart text")).collect();
+    let sizes: Vec<f64> =
+        rules.iter().filter_map(|rule| rule.split_once("font-size:")?.1.split("px").next()?.parse().ok()).collect();
+    assert!(sizes.len() >= 4, "{rules:?}");
+    assert!(sizes.iter().all(|size| size * 376.0 / chart::WIDTH >= 9.0), "{sizes:?}");
+}
+
+#[test]
+fn what_does_not_count_is_told_and_not_drawn() {
+    let folder = folder("invalid", Study::E2, |at, row| {
+        if at % 3 == 0 {
+            row.standing = Standing::Invalid("the moon".to_owned());
+            row.response.mean = 123_456_789.0;
+        }
+    });
+    render(&folder).expect("it can be rendered");
+    let html = fs::read_to_string(folder.join("report.html")).expect("there is a page");
+    assert!(html.contains("the moon") && html.contains("What does not count"));
+    for table in fs::read_dir(folder.join("figures")).expect("there are tables") {
+        let text = fs::read_to_string(table.expect("a file").path()).expect("text");
+        assert!(!text.contains("123456.789"), "an invalid row is drawn: {text}");
+    }
+    let junit = fs::read_to_string(folder.join("junit.xml")).expect("there is one");
+    assert!(junit.contains("<error message=\"the moon\"/>"));
+    let _ = fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn bytes_as_reckoned_pass_and_others_fail() {
+    let good = folder("bytes", Study::E2, |_, _| {});
+    let part = Part::read(&good).expect("it is there");
+    let verdict = |part: &Part, id: &str| {
+        let (_, shape) = part.shapes.iter().find(|(_, shape)| shape.id == id).expect("there is one");
+        shape.ours.ruling.name()
+    };
+    assert_eq!(["S2.0", "S2.3", "S2.4"].map(|id| verdict(&part, id)), ["reproduced"; 3]);
+    let _ = fs::remove_dir_all(&good);
+    let bad = folder("no-bytes", Study::E2, |_, row| row.wire_bytes = Some(row.delivered * 500));
+    let part = Part::read(&bad).expect("it is there");
+    assert_eq!(["S2.3", "S2.4"].map(|id| verdict(&part, id)), ["not"; 2]);
+    assert_eq!(outcome(&[&part]), Outcome::ShapeFailed);
+    let _ = fs::remove_dir_all(&bad);
+    let none = folder("nothing", Study::E2, |_, row| row.standing = Standing::Absent("apt-get".to_owned()));
+    let part = Part::read(&none).expect("it is there");
+    assert_eq!(verdict(&part, "S2.4"), "not-measured");
+    assert_eq!(outcome(&[&part]), Outcome::Invalid);
+    let _ = fs::remove_dir_all(&none);
+}
+
+#[test]
+fn all_studies_are_on_one_page() {
+    let e2 = folder("all-e2", Study::E2, |_, _| {});
+    let whole = std::env::temp_dir().join(format!("thalweg-paper-all-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&whole);
+    fs::create_dir_all(&whole).expect("it can be made");
+    let about =
+        json!({ "suite": "all", "budget": "quick", "seed": 7, "failed": [{ "suite": "E4", "why": "no <root>" }] });
+    crate::report::raw::write_about(&whole, &about).expect("it can be written");
+    fs::rename(&e2, whole.join("E2")).expect("it can be moved");
+    let e5 = whole.join("E5");
+    let mut writer = crate::report::raw::Writer::create(&e5).expect("it can be made");
+    for (number, variant) in [(0, "score"), (1, "round-robin")] {
+        let mut trial = crate::report::raw::tests::trial(number);
+        trial.variant = variant.to_owned();
+        trial.verdict = crate::report::trial::Verdict::Valid;
+        writer.write(&trial, &mut || {}).expect("it can be written");
+    }
+    crate::report::raw::write_about(&e5, &json!({ "suite": "E5" })).expect("it can be written");
+    assert!(is_of(&whole) && is_of(&whole.join("E2")) && !is_of(&e5));
+    render(&whole).expect("it can be rendered");
+    let html = fs::read_to_string(whole.join("report.html")).expect("there is a page");
+    for words in ["S2.3", "S5.2", "no &lt;root&gt;", "who got how much", "E2b: bytes on the wire"] {
+        assert!(html.contains(words), "{words}");
+    }
+    for file in ["junit.xml", "shapes.json", "figures/e5-shares.csv", "E2/report.html", "E5/report.html"] {
+        assert!(whole.join(file).exists(), "{file}");
+    }
+    let _ = fs::remove_dir_all(&whole);
+}

@@ -1,0 +1,36 @@
+//! `thalweg bench recommend`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Outcome, RecommendArgs, Source, advise, calibration, words};
+use crate::command;
+
+/// Answers, or writes a calibration.
+pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Outcome> {
+    let sources: Vec<Source> = args.data.iter().map(|path| Source::open(path)).collect::<io::Result<_>>()?;
+    if let Some(file) = &args.write_calibration {
+        let (text, told) = calibration(&sources).map_err(io::Error::other)?;
+        fs::write(file, text)?;
+        writeln!(out, "{}: {told}", file.display())?;
+        return Ok(command::Outcome::Done);
+    }
+    let mut query = args.clone();
+    if args.interactive {
+        query.ask(&mut io::stdin().lock(), &mut io::stderr())?;
+    }
+    // Without data there are still capabilities, and what the studies say.
+    let sources = if sources.is_empty() { vec![Source::paper()?] } else { sources };
+    let advice = advise(&query, &sources);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&words::json(&advice, &query, now))?)?,
+        false => out.write_all(words::text(&advice, &query, now).as_bytes())?,
+    }
+    Ok(match advice.outcome {
+        Outcome::Ranked(_) | Outcome::Stated(_) => command::Outcome::Done,
+        Outcome::Refused(refusal) if !refusal.is_broken => command::Outcome::Invalid,
+        Outcome::Refused(_) | Outcome::Nothing => command::Outcome::ShapeFailed,
+    })
+}

@@ -1,0 +1,161 @@
+//! Published numbers in the form of our own: facts and figures of the studies, and what we computed ourselves, in files
+//! that can be read by eye (`data/*.csv`, `data/orders.json`). They are marked wherever they are used.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::axes::Axis;
+use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Quantiles, Row, Standing, Workload};
+
+/// An order that a study states without numbers.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// The study's letter in the notes: `B`, `D`.
+    pub study: String,
+    /// Where it says so.
+    pub section: String,
+    /// What is small (throughput: large) for the first.
+    pub metric: String,
+    /// Where it holds, by axis ([`Axis::name`]): from, to.
+    pub within: BTreeMap<String, (f64, f64)>,
+    /// What the study did where it does not say.
+    pub usually: BTreeMap<String, f64>,
+    /// The best first; those in one place are equal, or nothing is said of them.
+    pub order: Vec<Vec<String>>,
+    /// In our words.
+    pub says: String,
+}
+
+impl Order {
+    /// Whether it holds where these values were asked for; what was not asked for is as the study usually did it.
+    pub fn holds(&self, asked: impl Fn(Axis) -> Option<f64>) -> bool {
+        super::axes::AXES.into_iter().all(|axis| {
+            let range = self.within.get(axis.name());
+            let usual = self.usually.get(axis.name()).copied();
+            match (range, asked(axis).or(usual)) {
+                (Some((from, to)), Some(value)) => *from - 1e-9 <= value && value <= *to + 1e-9,
+                (Some(_), None) => true,
+                // Outside of what the study varied nothing is known but where it stood still.
+                (None, Some(value)) => usual.is_none_or(|usual| axis.is_near(value, usual)),
+                (None, None) => true,
+            }
+        })
+    }
+}
+
+/// The orders of the studies.
+pub fn orders() -> Result<Vec<Order>, String> {
+    serde_json::from_str(include_str!("data/orders.json")).map_err(|error| format!("orders.json: {error}"))
+}
+
+/// The studies' numbers.
+pub fn paper() -> Result<Vec<(Cell, Row)>, String> {
+    table("paper.csv", include_str!("data/paper.csv"))
+}
+
+/// What we computed from the protocols' rules, EXPERIMENTS 3.2.
+pub fn expected() -> Result<Vec<(Cell, Row)>, String> {
+    table("expected.csv", include_str!("data/expected.csv"))
+}
+
+fn table(file: &str, text: &str) -> Result<Vec<(Cell, Row)>, String> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    lines
+        .map(|line| {
+            let fields: BTreeMap<&str, &str> = head.iter().copied().zip(line.split(',').map(str::trim)).collect();
+            trial(&fields).ok_or_else(|| format!("{file}: this line is no line of it: {line}"))
+        })
+        .collect()
+}
+
+/// The columns are explained at the head of the files.
+fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
+    let text = |name: &str| fields.get(name).copied().unwrap_or_default();
+    // Empty is none; else it has to be a number.
+    let number = |name: &str| match text(name) {
+        "" => Some(None),
+        it => it.parse::<f64>().ok().map(Some),
+    };
+    let or = |name: &str, otherwise: f64| Some(number(name)?.unwrap_or(otherwise));
+    let protocol: Protocol = serde_json::from_value(text("protocol").into()).ok()?;
+    let leg = Leg { protocol, qos: or("qos", 0.0)? as u8, version: 3, window: or("window", 20.0)? as u32 };
+    let flows = or("flows", 1.0)? as u32;
+    let load = match text("load") {
+        "flood" => Load::Flood { flows },
+        "open" => Load::Open { rate: number("rate_per_s")??, flows, arrivals: "periodic".to_owned() },
+        _ => return None,
+    };
+    let axes = ["policy", "strategy", "timers", "members", "neighbour"];
+    let axes = axes.into_iter().filter(|name| !text(name).is_empty());
+    let axes = axes.map(|name| (name.to_owned(), text(name).to_owned())).collect();
+    let bytes = number("payload_bytes")?? as u32;
+    let fan_out = or("fan_out", 1.0)? as u32;
+    let cell = Cell {
+        experiment: format!("{} {}", text("study"), text("origin")),
+        axes,
+        system: text("system").to_owned(),
+        publish: leg,
+        subscribe: leg,
+        link: Link {
+            loss: or("loss_percent", 0.0)? / 100.0,
+            rate: number("link_mbit")?.map(|it| (it * 1e6) as u64),
+            ..cable()
+        },
+        workload: Workload::Fixed { bytes },
+        load,
+        fan_out,
+        calls: None,
+        ..blank_cell()
+    };
+    // So many messages that what was published keeps its digits.
+    const MESSAGES: u64 = 1_000_000;
+    let per_s = number("per_s")?;
+    let mean = number("mean_us")?;
+    let mut row = Row {
+        delivered: MESSAGES,
+        seconds: per_s.map_or(0.0, |rate| MESSAGES as f64 / rate),
+        payload_bytes: MESSAGES * u64::from(bytes),
+        wire_bytes: number("wire_bytes")?.map(|it| (it * MESSAGES as f64) as u64),
+        ..Row::blank(Standing::Valid)
+    };
+    if mean.or(number("p90_us")?).is_some() {
+        let it = |name: &str| or(name, f64::NAN);
+        let (sd, p50, p90) = (it("sd_us")?, f64::NAN, it("p90_us")?);
+        let mean = mean.unwrap_or(f64::NAN);
+        row.response = Quantiles { count: MESSAGES, mean, sd, p50, p90, p99: f64::NAN, p999: f64::NAN, max: f64::NAN };
+    }
+    if !text("not_valid").is_empty() {
+        row.standing = Standing::GeneratorLimited(text("not_valid").to_owned());
+    }
+    Some((cell, row))
+}
+
+fn cable() -> Link {
+    Link { namespaces: true, ..Link::LOOPBACK }
+}
+
+/// A cell of which nothing is said yet.
+pub(crate) fn blank_cell() -> Cell {
+    let leg = Leg { protocol: Protocol::Mqtt, qos: 0, version: 5, window: 20 };
+    Cell {
+        experiment: String::new(),
+        axes: BTreeMap::new(),
+        repeat: 0,
+        seed: 0,
+        system: String::new(),
+        broker_settings: BTreeMap::new(),
+        cpus: (None, None),
+        driver: Driver::Common,
+        publish: leg,
+        subscribe: leg,
+        link: cable(),
+        workload: Workload::Fixed { bytes: 0 },
+        load: Load::Flood { flows: 1 },
+        phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
+        fan_out: 1,
+        calls: None,
+    }
+}

@@ -1,0 +1,324 @@
+//! A document: headings, text, tables and figures, and the two forms that it is written in.
+
+use std::fmt::Write as _;
+
+/// A piece of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// The heading of a section.
+    Heading(String),
+    /// A paragraph.
+    Text(String),
+    /// A table.
+    Table(Table),
+    /// A drawing in SVG, and what it shows. Only where there is room for drawings.
+    Figure {
+        /// The drawing.
+        svg: String,
+        /// What it shows.
+        caption: String,
+    },
+    /// A drawing that takes its colours from the page; as many stand beside each other as there is room for.
+    Chart {
+        /// The drawing.
+        svg: String,
+        /// What it shows.
+        caption: String,
+        /// The command that measures it again; empty where the page has one for all.
+        command: String,
+    },
+    /// A table that is shown when somebody asks for it.
+    Folded {
+        /// What it is.
+        words: String,
+        /// The table.
+        table: Table,
+    },
+    /// The heading of a part of a section.
+    Part(String),
+    /// Lines as they are typed.
+    Code(String),
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Names of columns.
+    pub head: Vec<String>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<String>>,
+    /// On a narrow screen each row is a card, because its cells have sentences.
+    pub cards: bool,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn new(head: &[&str]) -> Table {
+        Table { head: head.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new(), cards: false }
+    }
+
+    /// The same, whose cells have sentences.
+    pub fn of_sentences(self) -> Table {
+        Table { cards: true, ..self }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+}
+
+/// A document.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// What it is called.
+    pub title: String,
+    /// Its pieces.
+    pub blocks: Vec<Block>,
+}
+
+impl Document {
+    /// Adds a heading.
+    pub fn heading(&mut self, words: impl Into<String>) {
+        self.blocks.push(Block::Heading(words.into()));
+    }
+
+    /// Adds a paragraph.
+    pub fn text(&mut self, words: impl Into<String>) {
+        self.blocks.push(Block::Text(words.into()));
+    }
+
+    /// Adds a table, unless it is empty.
+    pub fn table(&mut self, table: Table) {
+        if !table.rows.is_empty() {
+            self.blocks.push(Block::Table(table));
+        }
+    }
+
+    /// Adds a drawing.
+    pub fn figure(&mut self, svg: String, caption: impl Into<String>) {
+        self.blocks.push(Block::Figure { svg, caption: caption.into() });
+    }
+
+    /// Adds a drawing that takes its colours from the page.
+    pub fn chart(&mut self, svg: String, caption: impl Into<String>, command: impl Into<String>) {
+        self.blocks.push(Block::Chart { svg, caption: caption.into(), command: command.into() });
+    }
+
+    /// Adds a table that is shown when somebody asks for it, unless it is empty.
+    pub fn folded(&mut self, words: impl Into<String>, table: Table) {
+        if !table.rows.is_empty() {
+            self.blocks.push(Block::Folded { words: words.into(), table });
+        }
+    }
+
+    /// Adds the heading of a part of a section.
+    pub fn part(&mut self, words: impl Into<String>) {
+        self.blocks.push(Block::Part(words.into()));
+    }
+
+    /// Adds lines as they are typed.
+    pub fn code(&mut self, lines: impl Into<String>) {
+        self.blocks.push(Block::Code(lines.into()));
+    }
+
+    /// As Markdown for a terminal: neither drawings nor what is shown only when somebody asks for it.
+    pub fn brief(&self) -> String {
+        let is_long = |block: &Block| matches!(block, Block::Folded { .. } | Block::Code(_));
+        let blocks = self.blocks.iter().filter(|block| !is_long(block)).cloned().collect();
+        Document { title: self.title.clone(), blocks }.markdown()
+    }
+
+    /// As Markdown, without drawings.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n", self.title);
+        for block in &self.blocks {
+            match block {
+                Block::Heading(words) => drop(writeln!(text, "\n## {words}")),
+                Block::Text(words) => drop(writeln!(text, "\n{words}")),
+                Block::Part(words) => drop(writeln!(text, "\n### {words}")),
+                Block::Code(lines) => drop(writeln!(text, "\n```sh\n{lines}\n```")),
+                Block::Table(table) => table.write_markdown(&mut text),
+                Block::Folded { words, table } => {
+                    let _ = writeln!(text, "\n{words}:");
+                    table.write_markdown(&mut text);
+                }
+                Block::Figure { .. } | Block::Chart { .. } => {}
+            }
+        }
+        text
+    }
+
+    /// As one file of HTML that needs nothing else, not even a script.
+    pub fn html(&self) -> String {
+        let title = escaped(&self.title);
+        let mut text = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
+             <title>{title}</title>\n<style>{}{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
+            crate::paper::chart::STYLE
+        );
+        let mut in_charts = false;
+        for block in &self.blocks {
+            let is_chart = matches!(block, Block::Chart { .. });
+            if is_chart != in_charts {
+                text.push_str(if is_chart { "<div class=\"charts\">\n" } else { "</div>\n" });
+                in_charts = is_chart;
+            }
+            match block {
+                Block::Heading(words) => drop(writeln!(text, "<h2>{}</h2>", escaped(words))),
+                Block::Part(words) => drop(writeln!(text, "<h3>{}</h3>", escaped(words))),
+                Block::Text(words) => drop(writeln!(text, "<p>{}</p>", escaped(words))),
+                Block::Code(lines) => drop(writeln!(text, "<pre>{}</pre>", escaped(lines))),
+                Block::Table(table) => table.write_html(&mut text),
+                Block::Folded { words, table } => {
+                    let _ = writeln!(text, "<details><summary>{}</summary>", escaped(words));
+                    table.write_html(&mut text);
+                    text.push_str("</details>\n");
+                }
+                Block::Figure { svg, caption } => {
+                    let _ = writeln!(text, "<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>", escaped(caption));
+                }
+                Block::Chart { svg, caption, command } => {
+                    let again = match command.as_str() {
+                        "" => String::new(),
+                        command => format!("<br><code>{}</code>", unbroken(command)),
+                    };
+                    let _ =
+                        writeln!(text, "<figure>{svg}<figcaption>{}{again}</figcaption></figure>", escaped(caption));
+                }
+            }
+        }
+        if in_charts {
+            text.push_str("</div>\n");
+        }
+        text.push_str("</body>\n</html>\n");
+        text
+    }
+}
+
+impl Table {
+    fn write_markdown(&self, text: &mut String) {
+        let _ = writeln!(text, "\n| {} |", self.head.join(" | "));
+        let _ = writeln!(text, "|{}", "---|".repeat(self.head.len()));
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+    }
+
+    fn write_html(&self, text: &mut String) {
+        let cards = if self.cards { " class=\"cards\"" } else { "" };
+        let _ = write!(text, "<div class=\"wide\"><table{cards}>\n<tr>");
+        for name in &self.head {
+            let _ = write!(text, "<th>{}</th>", escaped(name));
+        }
+        text.push_str("</tr>\n");
+        for row in &self.rows {
+            text.push_str("<tr>");
+            for (at, cell) in row.iter().enumerate() {
+                let class = class_of(cell);
+                let name =
+                    self.head.get(at).filter(|_| self.cards).map(|name| format!(" data-name=\"{}\"", escaped(name)));
+                let _ = write!(text, "<td{class}{}>{}</td>", name.unwrap_or_default(), escaped(cell));
+            }
+            text.push_str("</tr>\n");
+        }
+        text.push_str("</table></div>\n");
+    }
+}
+
+/// Longer cells are cut into lines.
+const UNCUT_MAX: usize = 44;
+
+/// Words that are never cut: `--` at the end of a line is no flag.
+fn unbroken(command: &str) -> String {
+    let words: Vec<String> = command.split(' ').map(|word| format!("<span>{}</span>", escaped(word))).collect();
+    words.join(" ")
+}
+
+/// Verdicts are told apart at a glance, and by their words.
+fn class_of(cell: &str) -> &'static str {
+    match cell {
+        _ if cell.starts_with("not reproduced") || cell.starts_with("above") || cell.starts_with("invalid") => {
+            " class=\"no\""
+        }
+        _ if cell.starts_with("reproduced under") || cell.starts_with("not measured") => " class=\"so\"",
+        _ if cell.starts_with("reproduced") || cell == "held" => " class=\"yes\"",
+        "-" | "" => " class=\"none\"",
+        _ if cell.chars().count() > UNCUT_MAX => " class=\"long\"",
+        _ => "",
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// With the colours of [`crate::paper::chart::STYLE`], light and dark. A table wider than the screen has a shadow where it
+/// goes on, since a phone shows no bar to scroll with.
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:76em;margin:1.5em auto;padding:0 1em;\
+color:var(--ink);background:var(--ground)}h1{font-size:1.5em;line-height:1.25}\
+h2{margin-top:2em;font-size:1.25em;border-bottom:1px solid var(--faint)}h3{margin:1.6em 0 .4em;font-size:1.05em}p{max-width:60em}\
+.wide{overflow-x:auto;background:linear-gradient(90deg,var(--ground) 30%,transparent),\
+linear-gradient(270deg,var(--ground) 30%,transparent) 100% 0,linear-gradient(90deg,var(--quiet),transparent),\
+linear-gradient(270deg,var(--quiet),transparent) 100% 0;background-repeat:no-repeat;\
+background-size:3em 100%,3em 100%,.6em 100%,.6em 100%;background-attachment:local,local,scroll,scroll}table{border-collapse:collapse;margin:1em 0;font-size:13px}\
+table:not(.cards) td:not(.long){white-space:nowrap}table:not(.cards) td.long{min-width:20em}th,td{border:1px solid var(--faint);padding:.25em .6em;text-align:left;vertical-align:top}th{background:var(--faint)}\
+td.yes{background:#1a9e5433}td.no{background:#d5402a40}td.so{background:#e0a80040}figure{margin:1.2em 0}\
+figcaption{font-size:13px;color:var(--quiet);overflow-wrap:anywhere}figcaption code{font-size:11.5px}\
+figcaption code span{display:inline-block;max-width:100%}\
+svg{max-width:100%;height:auto}pre{overflow-x:auto;font-size:13px;background:var(--faint);padding:.6em}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29em),1fr));gap:.5em 2em}.charts figure{max-width:44em}\
+details{margin:1em 0}summary{cursor:pointer}\
+@media(max-width:700px){body{padding:0 .8em}table.cards th{display:none}table.cards tr{display:block;margin:0 0 .9em;\
+border:1px solid var(--quiet)}table.cards td.none{display:none}\
+table.cards td:not(.none){display:block;overflow-wrap:anywhere;border:0;border-bottom:1px solid var(--faint)}\
+table.cards td::before{content:attr(data-name) \": \";color:var(--quiet);font-size:12px}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Document {
+        let mut document = Document { title: "A <b>".to_owned(), ..Document::default() };
+        document.heading("Numbers");
+        let mut table = Table::new(&["name", "value"]);
+        table.row(["a|b".to_owned(), "reproduced".to_owned()]);
+        document.table(table);
+        document.table(Table::new(&["nothing"]));
+        document.figure("<svg></svg>".to_owned(), "what & why");
+        document
+    }
+
+    #[test]
+    fn markdown_keeps_its_columns() {
+        assert_eq!(
+            sample().markdown(),
+            "# A <b>\n\n## Numbers\n\n| name | value |\n|---|---|\n| a\\|b | reproduced |\n"
+        );
+    }
+
+    #[test]
+    fn html_stands_alone_and_trusts_no_words() {
+        let html = sample().html();
+        for part in ["<title>A &lt;b&gt;</title>", "<td class=\"yes\">reproduced</td>", "<svg></svg>", "what &amp; why"]
+        {
+            assert!(html.contains(part), "{part}");
+        }
+        assert!(!html.contains("<script") && !html.contains("http"));
+    }
+
+    #[test]
+    fn a_flag_is_never_cut_and_a_long_cell_is() {
+        let mut document = Document::default();
+        document.chart("<svg></svg>".to_owned(), "what", "thalweg bench --like E1");
+        let mut table = Table::new(&["a", "b", "c"]);
+        table.row(["x".repeat(UNCUT_MAX + 1), "12 ± 3".to_owned(), "-".to_owned()]);
+        document.table(table);
+        let html = document.html();
+        assert!(html.contains("<span>--like</span> <span>E1</span>"), "{html}");
+        assert!(html.contains("<td class=\"long\">xxx") && html.contains("<td>12 ± 3</td><td class=\"none\">-</td>"));
+    }
+}

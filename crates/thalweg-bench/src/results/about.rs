@@ -1,0 +1,94 @@
+//! `run.json`: what is to be known to judge and to repeat a run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::cell::{Cell, Workload};
+use crate::e5::suite::machine;
+
+/// What every run says: tool and commit, the machine and its settings, the cells in their order, their seeds, the command
+/// line. `name` is the scenario's or the suite's. Add to it what there is to add, before [`super::Writer::open`].
+///
+/// Times are added by the writer (`started_unix_s`, `finished_unix_s`), versions of brokers (`systems`) too: from events
+/// `broker NAME: VERSION` of trials.
+pub fn about(name: &str, cells: &[Cell]) -> Value {
+    let mut about = machine();
+    about["name"] = json!(name);
+    about["tool"] = json!("thalweg bench");
+    about["commit"] = json!(env!("THALWEG_COMMIT"));
+    about["program_hash"] = json!(program_hash());
+    about["scenario_hash"] = json!(hash(cells));
+    about["command_line"] = json!(std::env::args().collect::<Vec<_>>());
+    about["governor"] = json!(line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    about["clock_source"] = json!(line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    about["virtual_machine"] = json!(is_virtual());
+    about["sysctls"] =
+        SYSCTLS.iter().map(|name| (name.to_string(), json!(line_of(&sysctl_file(name))))).collect::<Value>();
+    about["traces"] = json!(traces(cells));
+    let mut seeds: Vec<u64> = cells.iter().map(|cell| cell.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    about["seeds"] = json!(seeds);
+    about["cell_order"] = json!(cells.iter().map(Cell::key).collect::<Vec<_>>());
+    about
+}
+
+/// What tells these cells from others, whatever their order: 16 hexadecimal digits. Traces count with what is in them.
+pub fn hash(cells: &[Cell]) -> String {
+    let mut lines: Vec<String> = cells.iter().map(|cell| serde_json::to_string(cell).unwrap_or_default()).collect();
+    lines.extend(traces(cells).into_iter().map(|(file, hash)| format!("{file} {hash:?}")));
+    lines.sort_unstable();
+    format!("{:016x}", xxh3_64(lines.join("\n").as_bytes()))
+}
+
+/// Hashes of the traces that cells play; none of one that cannot be read.
+fn traces(cells: &[Cell]) -> BTreeMap<&str, Option<String>> {
+    let mut traces = BTreeMap::new();
+    for cell in cells {
+        if let Workload::Trace { file } = &cell.workload {
+            let of_file = || fs::read(file).ok().map(|text| format!("{:016x}", xxh3_64(&text)));
+            traces.entry(file.as_str()).or_insert_with(of_file);
+        }
+    }
+    traces
+}
+
+/// Of the file that runs: the commit alone does not say how it was built.
+fn program_hash() -> Option<String> {
+    static HASH: OnceLock<Option<String>> = OnceLock::new();
+    let of_file = || Some(format!("{:016x}", xxh3_64(&fs::read(std::env::current_exe().ok()?).ok()?)));
+    HASH.get_or_init(of_file).clone()
+}
+
+fn is_virtual() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"))
+}
+
+fn sysctl_file(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+fn line_of(file: &str) -> Option<String> {
+    fs::read_to_string(file).ok().map(|text| text.trim().replace('\t', " "))
+}
+
+/// Settings of the kernel that move figures.
+const SYSCTLS: [&str; 13] = [
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.somaxconn",
+    "net.core.wmem_max",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_early_retrans",
+    "net.ipv4.tcp_recovery",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_wmem",
+    "vm.swappiness",
+];

@@ -1,0 +1,61 @@
+//! Reading a folder.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cell::{Cell, Row};
+
+/// A folder of results.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// `run.json`
+    pub about: Value,
+    /// Cells and what came of them, in the order they were measured.
+    pub trials: Vec<(Cell, Row)>,
+}
+
+/// Reads a folder. A last line that a killed run left unfinished is passed over; any other that is no trial is an error.
+pub fn read(folder: &Path) -> io::Result<Results> {
+    let about = text(folder, "run.json")?;
+    let about = serde_json::from_str(&about)
+        .map_err(|error| io::Error::other(format!("{}/run.json: {error}", folder.display())))?;
+    Ok(Results { about, trials: trials(folder)? })
+}
+
+/// A line of `cells.jsonl`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// What was measured.
+    pub cell: Cell,
+    /// What came of it.
+    pub row: Row,
+}
+
+/// What `cells.jsonl` has.
+pub fn trials(folder: &Path) -> io::Result<Vec<(Cell, Row)>> {
+    let text = text(folder, "cells.jsonl")?;
+    let mut trials = Vec::new();
+    for (number, line) in whole_lines(&text).enumerate() {
+        let line: Line = serde_json::from_str(line).map_err(|error| {
+            io::Error::other(format!("{}/cells.jsonl: line {}: {error}", folder.display(), number + 1))
+        })?;
+        trials.push((line.cell, line.row));
+    }
+    Ok(trials)
+}
+
+/// Lines that end.
+pub fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'))
+}
+
+fn text(folder: &Path, name: &str) -> io::Result<String> {
+    let bytes = fs::read(folder.join(name))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}/{name}: {error}", folder.display())))?;
+    // A torn line may end within a character.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,217 @@
+//! Writing a folder.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::columns;
+use super::latency::{self, Latency};
+use super::reader::{self, Line, whole_lines};
+use crate::cell::{Cell, Measured, Second};
+use crate::e5::suite::unix_seconds;
+
+/// A folder of results that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    about: Value,
+    measured: BTreeSet<String>,
+    cells: File,
+    trials: File,
+    seconds: File,
+    resources: File,
+    events: File,
+}
+
+impl Writer {
+    /// Begins a folder, or goes on in one (`resume`) in which an interrupted run has left something. `about` is best made by
+    /// [`super::about()`]: its `scenario_hash` says what may be resumed.
+    ///
+    /// A folder that has results already is refused without `resume`, and one of another scenario always.
+    pub fn open(folder: &Path, about: &Value, resume: bool) -> io::Result<Writer> {
+        fs::create_dir_all(folder)?;
+        let run_file = folder.join("run.json");
+        let mut about = about.clone();
+        let mut trials = Vec::new();
+        if run_file.exists() {
+            let before = fs::read_to_string(&run_file)?;
+            let before: Value = serde_json::from_str(&before)
+                .map_err(|error| io::Error::other(format!("{}: {error}", run_file.display())))?;
+            if !resume {
+                return Err(io::Error::other(format!(
+                    "{} has results already: --resume goes on with them, or choose another folder",
+                    folder.display()
+                )));
+            }
+            if before["scenario_hash"] != about["scenario_hash"] {
+                return Err(io::Error::other(format!(
+                    "{} is of another scenario ({}, this one is {}): choose another folder",
+                    folder.display(),
+                    before["scenario_hash"],
+                    about["scenario_hash"],
+                )));
+            }
+            if folder.join("cells.jsonl").exists() {
+                trials = reader::trials(folder)?;
+            }
+            let mut earlier = before["resumed"].as_array().cloned().unwrap_or_default();
+            earlier.push(json!({
+                "resumed_unix_s": unix_seconds(), "trials_before": trials.len(),
+                "version": about["version"], "commit": about["commit"], "command_line": about["command_line"],
+            }));
+            // What it began with stands; a later program of another version is told.
+            about = before;
+            about["resumed"] = json!(earlier);
+        } else if folder.read_dir()?.next().is_some() {
+            return Err(io::Error::other(format!("{} is not empty and has no results", folder.display())));
+        }
+        let measured: BTreeSet<String> = trials.iter().map(|(cell, _)| cell.key()).collect();
+        let lines = trials.iter().map(|(cell, row)| line_of(cell, row)).collect::<io::Result<Vec<_>>>()?;
+        let table = trials.iter().map(|(cell, row)| columns::line(cell, row)).collect::<Vec<_>>();
+        // All tables are written anew: whatever belongs to a trial that did not end is dropped.
+        let cells = begin(folder, "cells.jsonl", None, lines)?;
+        let trials = begin(folder, "trials.csv", Some(&columns::head()), table)?;
+        let kept =
+            |name: &str| kept(folder, name, |line| line.split(',').next().is_some_and(|key| measured.contains(key)));
+        let seconds = begin(folder, "timeseries.csv", Some(SECONDS_HEAD), kept("timeseries.csv")?)?;
+        let resources = begin(folder, "resources.csv", Some(RESOURCES_HEAD), kept("resources.csv")?)?;
+        let events = super::writer::kept(folder, "events.jsonl", |line| {
+            let event = serde_json::from_str::<Value>(line).unwrap_or_default();
+            // Those without a key are of the run.
+            event["what"].is_string() && event["key"].as_str().is_none_or(|key| measured.contains(key))
+        })?;
+        let events = begin(folder, "events.jsonl", None, events)?;
+        fs::create_dir_all(folder.join("latency"))?;
+        replace(&folder.join("columns.md"), columns::described().as_bytes())?;
+        let folder = folder.to_owned();
+        let mut writer = Writer { folder, about, measured, cells, trials, seconds, resources, events };
+        writer.write_about()?;
+        Ok(writer)
+    }
+
+    /// Where it writes.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether this cell has been measured already.
+    pub fn has(&self, cell: &Cell) -> bool {
+        self.measured.contains(&cell.key())
+    }
+
+    /// Writes a trial: when this returns, a process that is killed leaves it whole.
+    pub fn write(&mut self, cell: &Cell, measured: &Measured) -> io::Result<()> {
+        let key = cell.key();
+        if self.measured.contains(&key) {
+            return Err(io::Error::other(format!(
+                "{key} has been written already: two cells differ in nothing but settings"
+            )));
+        }
+        let latency = Latency { response: measured.response.clone(), service: measured.service.clone() };
+        let lasted = Duration::try_from_secs_f64(measured.row.seconds).unwrap_or_default();
+        latency::write(&self.folder, &key, lasted, &latency)?;
+        self.seconds.write_all(seconds(&key, &measured.seconds).as_bytes())?;
+        self.resources.write_all(resources(&key, &measured.seconds).as_bytes())?;
+        let mut events = String::new();
+        let mut systems = false;
+        for (at, what) in &measured.events {
+            events += &format!("{}\n", json!({ "key": key, "at_s": *at as f64 / 1e9, "what": what }));
+            if let Some((name, version)) = what.strip_prefix("broker ").and_then(|rest| rest.split_once(": ")) {
+                systems |= self.about["systems"][name] != version;
+                self.about["systems"][name] = json!(version);
+            }
+        }
+        self.events.write_all(events.as_bytes())?;
+        self.trials.write_all(format!("{}\n", columns::line(cell, &measured.row)).as_bytes())?;
+        self.cells.write_all(format!("{}\n", line_of(cell, &measured.row)?).as_bytes())?;
+        self.measured.insert(key);
+        if systems { self.write_about() } else { Ok(()) }
+    }
+
+    /// Notes what is of no trial: a warning, an interruption.
+    pub fn note(&mut self, what: &str) -> io::Result<()> {
+        let line = json!({ "key": null, "at_unix_s": unix_seconds(), "what": what });
+        self.events.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Adds to `run.json`; whoever ends a run says so by [`Writer::finish`].
+    pub fn set(&mut self, key: &str, value: Value) -> io::Result<()> {
+        self.about[key] = value;
+        self.write_about()
+    }
+
+    /// Writes when it ended, and whether it was interrupted.
+    pub fn finish(&mut self, interrupted: bool) -> io::Result<()> {
+        self.about["finished_unix_s"] = json!(unix_seconds());
+        self.about["interrupted"] = json!(interrupted);
+        self.about["trials"] = json!(self.measured.len());
+        self.write_about()
+    }
+
+    fn write_about(&mut self) -> io::Result<()> {
+        let text = format!("{}\n", serde_json::to_string_pretty(&self.about)?);
+        replace(&self.folder.join("run.json"), text.as_bytes())
+    }
+}
+
+/// Writes a file beside the one that is there and puts it in its place: whoever reads sees one or the other.
+pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let beside = file.with_file_name(name);
+    fs::write(&beside, text)?;
+    fs::rename(&beside, file)
+}
+
+fn line_of(cell: &Cell, row: &crate::cell::Row) -> io::Result<String> {
+    Ok(serde_json::to_string(&Line { cell: cell.clone(), row: row.clone() })?)
+}
+
+/// Writes a table with these lines and opens it to go on.
+fn begin(folder: &Path, name: &str, head: Option<&str>, lines: Vec<String>) -> io::Result<File> {
+    let file = folder.join(name);
+    let mut text = head.map_or_else(String::new, |head| format!("{head}\n"));
+    for line in &lines {
+        text += line;
+        text.push('\n');
+    }
+    replace(&file, text.as_bytes())?;
+    OpenOptions::new().append(true).open(&file)
+}
+
+/// The lines of a table that may stay.
+fn kept(folder: &Path, name: &str, stays: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+    match fs::read(folder.join(name)) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            Ok(whole_lines(&text).filter(|line| stays(line)).map(str::to_owned).collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn seconds(key: &str, seconds: &[Second]) -> String {
+    let mut text = String::new();
+    for (number, second) in seconds.iter().enumerate() {
+        let Second { sent, received, response_p50_us, response_p99_us, wire_bytes, .. } = second;
+        text += &format!("{key},{number},{sent},{received},{response_p50_us:.1},{response_p99_us:.1},{wire_bytes}\n");
+    }
+    text
+}
+
+fn resources(key: &str, seconds: &[Second]) -> String {
+    let mut text = String::new();
+    for (number, second) in seconds.iter().enumerate() {
+        text += &format!("{key},{number},broker,{:.6},{}\n", second.cpu_broker_s, second.rss_broker_kib);
+        text += &format!("{key},{number},client,{:.6},\n", second.cpu_client_s);
+    }
+    text
+}
+
+const SECONDS_HEAD: &str = "key,second,sent,received,response_p50_us,response_p99_us,wire_bytes";
+const RESOURCES_HEAD: &str = "key,second,process,cpu_s,rss_kib";

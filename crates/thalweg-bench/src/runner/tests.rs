@@ -1,0 +1,93 @@
+//! Runs whose trials only pretend.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::results::tests::{Folder, cell, measured};
+use crate::results::{about, read};
+
+const MANNER: Manner = Manner { side_by_side: 4, is_quiet: true };
+
+fn cells() -> Vec<Cell> {
+    (0..12).map(|n| cell(&(n % 4).to_string(), n / 4)).collect()
+}
+
+#[test]
+fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
+    let (folder, cells) = (Folder::new("runner-all"), cells());
+    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
+    let (now, most, seen) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let trial = |cell: &Cell, _: &AtomicBool| {
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        seen.lock().expect("no panic").push(cell.key());
+        thread::yield_now();
+        now.fetch_sub(1, Ordering::SeqCst);
+        measured(1)
+    };
+    let ended = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
+    assert_eq!(ended, Ended { measured: 12, ..Ended::default() });
+    let keys: BTreeSet<String> = cells.iter().map(Cell::key).collect();
+    let mut seen = seen.into_inner().expect("no panic");
+    assert_eq!((seen.len(), seen.drain(..).collect::<BTreeSet<_>>()), (12, keys));
+    assert!(most.into_inner() <= 4);
+    assert_eq!(read(&folder.0).expect("written").trials.len(), 12);
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_counts_and_is_resumed() {
+    let (folder, cells) = (Folder::new("runner-stop"), cells());
+    let about = about("test", &cells);
+    let mut writer = Writer::open(&folder.0, &about, false).expect("a new folder");
+    let (stop, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // The sixth trial sees Ctrl-C and is cut short; whatever runs beside it comes to its end or is cut short, too.
+    let trial = |_: &Cell, stop: &AtomicBool| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        if number == 5 {
+            stop.store(true, Ordering::SeqCst);
+        }
+        let mut found = measured(1);
+        if number >= 5 {
+            found.row.standing = Standing::Invalid("interrupted".to_owned());
+        }
+        found
+    };
+    let ended = run(&cells, &mut writer, MANNER, &stop, &trial).expect("it ran");
+    writer.finish(true).expect("writable");
+    drop(writer);
+    assert!(ended.is_interrupted && ended.measured >= 1 && ended.measured <= 5, "{ended:?}");
+    let found = read(&folder.0).expect("a valid partial result");
+    assert!(found.trials.iter().all(|(_, row)| row.standing == Standing::Valid));
+    assert_eq!((found.trials.len(), &found.about["interrupted"]), (ended.measured, &serde_json::json!(true)));
+
+    let mut writer = Writer::open(&folder.0, &about, true).expect("resumed");
+    let again = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &|_, _| measured(1)).expect("it ran");
+    assert_eq!(again, Ended { kept: ended.measured, measured: 12 - ended.measured, ..Ended::default() });
+    assert_eq!(read(&folder.0).expect("whole").trials.len(), 12);
+}
+
+#[test]
+fn what_does_not_count_is_written_and_counted() {
+    let (folder, cells) = (Folder::new("runner-invalid"), cells());
+    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
+    let trial = |cell: &Cell, _: &AtomicBool| {
+        let mut found = measured(1);
+        if cell.repeat == 1 {
+            found.row.standing = Standing::Absent("apt-get install it".to_owned());
+        }
+        found
+    };
+    let ended = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
+    assert_eq!((ended.measured, ended.invalid, ended.is_interrupted), (12, 4, false));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_ends_the_run() {
+    let (folder, cells) = (Folder::new("runner-full"), cells());
+    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
+    std::fs::remove_dir_all(&folder.0).expect("there");
+    let stop = AtomicBool::new(false);
+    assert!(run(&cells, &mut writer, MANNER, &stop, &|_, _| measured(1)).is_err());
+    assert!(stop.into_inner(), "whoever still measures is told");
+}

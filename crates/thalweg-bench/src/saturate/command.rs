@@ -1,0 +1,304 @@
+//! The command: a search for each point, its trials written as they end.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Found, Goal, Search, Shown, Step, cell_at, is_lower_bound, name_of, shown, shown_by};
+use crate::cell::{Cell, Load, Row};
+use crate::command::Outcome;
+use crate::e5::suite::unix_seconds;
+use crate::net::nest;
+use crate::results::{self, Writer};
+use crate::runner::{Signals, Trial};
+use crate::scenario::command::{Changes, page};
+use crate::scenario::{frequency, part, time};
+use crate::trial;
+
+/// `thalweg bench saturate …`
+#[derive(Args, Clone, Debug)]
+pub struct SaturateArgs {
+    /// The scenario; its rate is where the search begins
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: PathBuf,
+    /// Changes
+    #[command(flatten)]
+    pub changes: Changes,
+    /// Losses that pass, such as 0 or 0.1%. Default: 0 at least and exactly once, 0.1% at most once
+    #[arg(long, value_name = "PERCENT", value_parser = loss)]
+    pub loss: Option<f64>,
+    /// Longest 99th percentile that passes, such as 5ms
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub p99: Option<u64>,
+    /// How exactly, 0.5% to 50%
+    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = tolerance)]
+    pub tol: f64,
+    /// How long a trial of ramp and bisection takes; those that confirm take what the scenario says
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = time)]
+    pub short: u64,
+    /// Never offer more, messages a second
+    #[arg(long, value_name = "RATE", default_value = "1000000/s", value_parser = frequency)]
+    pub most: f64,
+    /// Folder for the results; must be new or empty. Default: the scenario's name and the time
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with what an interrupted search has left in --out
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing while it runs
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Searches.
+pub fn run(args: &SaturateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
+    nest::enter_for(&args.changes.of(&args.scenario)?.cells)?;
+    run_with(args, out, &Signals::new()?, &trial::run)
+}
+
+/// The same with something else that measures.
+pub fn run_with(args: &SaturateArgs, out: &mut dyn Write, signals: &Signals, trial: &Trial<'_>) -> io::Result<Outcome> {
+    let scenario = args.changes.of(&args.scenario)?;
+    // A search has its own repeats.
+    let points: Vec<Cell> = scenario.cells.into_iter().filter(|cell| cell.repeat == 0).collect();
+    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
+    let mut about = results::about(&scenario.name, &points);
+    let asked = json!({
+        "loss": args.loss, "p99_us": args.p99.map(|nanos| nanos as f64 / 1e3), "tolerance": args.tol,
+        "short_s": args.short as f64 / 1e9, "most": args.most,
+    });
+    about["scenario_hash"] = json!(format!("{} {asked}", results::hash(&points)));
+    about["saturate"] = asked;
+    let mut writer = Writer::open(&folder, &about, args.resume)?;
+    let before: HashMap<String, Row> =
+        results::read(&folder)?.trials.into_iter().map(|(cell, row)| (cell.key(), row)).collect();
+    let mut found = Vec::new();
+    for point in &points {
+        let Some(ended) = search(args, point, &before, &mut writer, signals, trial)? else { break };
+        found.push((name_of(point), ended));
+        writer.set("saturation", found.iter().map(|(name, found)| told(name, found)).collect())?;
+    }
+    let is_interrupted = found.len() < points.len();
+    writer.finish(is_interrupted)?;
+    page(&folder)?;
+    match args.json {
+        true => {
+            let list: Vec<Value> = found.iter().map(|(name, found)| told(name, found)).collect();
+            writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "saturation": list }))?)?;
+        }
+        false => table(&found, out)?,
+    }
+    if !args.quiet {
+        eprintln!("written: {}", folder.display());
+    }
+    Ok(match () {
+        () if is_interrupted => Outcome::Interrupted,
+        () if found.iter().all(|(_, found)| found.sustained.is_none()) => Outcome::Invalid,
+        () => Outcome::Done,
+    })
+}
+
+/// Searches for one point; nothing if it was interrupted.
+fn search(
+    args: &SaturateArgs,
+    point: &Cell,
+    before: &HashMap<String, Row>,
+    writer: &mut Writer,
+    signals: &Signals,
+    trial: &Trial<'_>,
+) -> io::Result<Option<Found>> {
+    let flows = f64::from(point.load.flows());
+    let start = if let Load::Open { rate, .. } = point.load { rate * flows } else { START * flows };
+    let mut search = Search::new(Goal {
+        start,
+        most: args.most,
+        tolerance: args.tol,
+        confirmations: CONFIRMATIONS,
+        loss: args.loss.unwrap_or(if point.publish.qos == 0 { BEST_EFFORT } else { 0.0 }),
+        slope: SLOPE_MAX,
+        p99_us: args.p99.map(|nanos| nanos as f64 / 1e3),
+    });
+    for number in 0.. {
+        let (rate, is_long) = match search.next_step() {
+            Step::Measure { rate, is_long } => (rate, is_long),
+            Step::End(found) => return Ok(Some(found)),
+        };
+        let cell = cell_at(point, number, rate, is_long, args.short)
+            .ok_or_else(|| io::Error::other("load.model: only open and flood have a rate to search for"))?;
+        let seen = match before.get(&cell.key()) {
+            Some(row) => shown_by(rate, row),
+            None => {
+                let mut measured = trial(&cell, signals.stop());
+                let seen = shown(&cell, rate, &mut measured);
+                if signals.stop().load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                writer.write(&cell, &measured)?;
+                seen
+            }
+        };
+        search.show(seen);
+        if !args.quiet {
+            say(point, number, is_long, &seen);
+        }
+    }
+    Ok(None)
+}
+
+fn say(point: &Cell, number: usize, is_long: bool, seen: &Shown) {
+    let kind = if is_long { "long" } else { "short" };
+    let Shown { rate, delivered, loss, slope, p99_us, is_valid, is_taken } = seen;
+    let invalid = match (is_valid, is_taken) {
+        (false, _) => ", does not count",
+        (true, false) => ", the rest held back",
+        (true, true) => "",
+    };
+    eprintln!(
+        "{} {number} ({kind}): {rate:.0}/s offered, {delivered:.0}/s delivered, {:.2} % lost, backlog {:+.2} %, p99 {:.2} ms{invalid}",
+        name_of(point),
+        100.0 * loss,
+        100.0 * slope,
+        p99_us / 1e3,
+    );
+}
+
+fn table(found: &[(String, Found)], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "| point | sustained /s | up to 0.5 % lost /s | peak delivered /s | stopped by | trials |\n|---|---|---|---|---|---|"
+    )?;
+    for (name, found) in found {
+        let maybe = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
+        let at_least = if is_lower_bound(found.limit) { "at least " } else { "" };
+        writeln!(
+            out,
+            "| {name} | {at_least}{} | {} | {:.0} | {} | {} |",
+            maybe(found.sustained),
+            maybe(found.partial_drop),
+            found.peak_delivered,
+            found.limit,
+            found.trials,
+        )?;
+    }
+    Ok(())
+}
+
+fn told(name: &str, found: &Found) -> Value {
+    json!({
+        "point": name, "sustained_per_s": found.sustained, "partial_drop_per_s": found.partial_drop,
+        "peak_delivered_per_s": found.peak_delivered, "limit": found.limit, "trials": found.trials,
+    })
+}
+
+fn loss(text: &str) -> Result<f64, String> {
+    if text == "0" { Ok(0.0) } else { part(text) }
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match part(text)? {
+        part if (0.005..=0.5).contains(&part) => Ok(part),
+        _ => Err(format!("{text}: between 0.5% and 50%")),
+    }
+}
+
+/// Long trials that have to pass.
+const CONFIRMATIONS: u32 = 3;
+/// Where a flood begins, messages a second of each flow.
+const START: f64 = 10.0;
+/// Losses of at most once that pass.
+const BEST_EFFORT: f64 = 0.001;
+/// Growth of the backlog that passes.
+const SLOPE_MAX: f64 = 0.005;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+    use super::*;
+    use crate::cell::{Measured, Second};
+    use crate::results::tests::{Folder, measured};
+
+    /// A broker that passes on so many a second.
+    fn broker(cell: &Cell, capacity: f64) -> Measured {
+        let Load::Open { rate, flows, .. } = cell.load else { panic!("an open loop") };
+        let (rate, seconds) = (rate * f64::from(flows), cell.phases.measure_ns as f64 / 1e9);
+        let passed = rate.min(capacity);
+        let mut found = measured(1);
+        let second = Second { sent: rate.round() as u64, received: passed.round() as u64, ..Second::default() };
+        found.seconds = vec![second; (seconds + cell.phases.warmup_ns as f64 / 1e9) as usize];
+        found.row.seconds = seconds;
+        found.row.expected = (rate * seconds) as u64;
+        found.row.delivered = (passed * seconds) as u64;
+        // What is late is not lost: it is in the backlog.
+        found.row.lost = 0;
+        found
+    }
+
+    #[test]
+    fn a_search_is_written_interrupted_and_resumed() {
+        let folder = Folder::new("saturate");
+        fs::create_dir_all(&folder.0).expect("writable");
+        let file = folder.0.join("s.yaml");
+        let text = "name: s\nprotocol: {publish: mqtt, qos: 1}\nworkload: {size: 60B}\nload: {rate: 10/s, flows: 10}\n\
+                    sweep: {system.name: [own, mosquitto]}\n";
+        fs::write(&file, text).expect("writable");
+        let mut args = SaturateArgs {
+            scenario: file,
+            changes: Changes::default(),
+            loss: None,
+            p99: None,
+            tol: 0.03,
+            short: 4_000_000_000,
+            most: 1e6,
+            out: Some(folder.0.join("out")),
+            resume: false,
+            json: true,
+            quiet: true,
+        };
+        let (signals, count) = (Signals::new().expect("signals"), AtomicUsize::new(0));
+        let capacity = |cell: &Cell| if cell.system == "mosquitto" { 3000.0 } else { 5000.0 };
+        let stopping = |cell: &Cell, stop: &AtomicBool| {
+            stop.store(count.fetch_add(1, Ordering::SeqCst) == 6, Ordering::SeqCst);
+            broker(cell, capacity(cell))
+        };
+        let mut out = Vec::new();
+        assert_eq!(run_with(&args, &mut out, &signals, &stopping).expect("it ran"), Outcome::Interrupted);
+        signals.stop().store(false, Ordering::SeqCst);
+        args.resume = true;
+        let (again, mut out) = (AtomicUsize::new(0), Vec::new());
+        let going_on = |cell: &Cell, _: &AtomicBool| {
+            again.fetch_add(1, Ordering::SeqCst);
+            broker(cell, capacity(cell))
+        };
+        assert_eq!(run_with(&args, &mut out, &signals, &going_on).expect("it ran"), Outcome::Done);
+        let found: Value = serde_json::from_slice(&out).expect("JSON");
+        let mut trials = 0;
+        for point in found["saturation"].as_array().expect("a list") {
+            let capacity = if point["point"] == "name=mosquitto" { 3000.0 } else { 5000.0 };
+            let sustained = point["sustained_per_s"].as_f64().expect("found");
+            assert!(sustained / capacity > 0.965 && sustained / capacity < 1.006, "{point}");
+            assert_eq!(point["limit"], "backlog");
+            trials += point["trials"].as_u64().expect("a count");
+        }
+        assert_eq!(trials as usize, 6 + again.into_inner(), "six were there");
+        assert_eq!(results::read(&folder.0.join("out")).expect("written").trials.len() as u64, trials);
+        // Of these, `recommend` takes the three of each point that confirmed.
+        let source = crate::recommend::Source::open(&folder.0.join("out")).expect("it reads searches");
+        assert_eq!(source.trials.len(), 2 * CONFIRMATIONS as usize);
+        assert!(source.trials.iter().all(|(cell, _)| matches!(cell.load, Load::Flood { flows: 10 })));
+    }
+
+    #[test]
+    fn growth_is_the_slope_of_what_is_under_way() {
+        assert!((super::super::slope(&[1.0, 3.0, 5.0, 7.0]) - 2.0).abs() < 1e-12);
+        assert_eq!((super::super::slope(&[5.0]), super::super::slope(&[])), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,196 @@
+//! `thalweg bench run` and `sweep`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::{Judged, Scenario};
+use crate::cell::{CallCounter, Cell};
+use crate::command::Outcome;
+use crate::e5::suite::unix_seconds;
+use crate::net::nest;
+use crate::report::Found;
+use crate::results::{self, Writer};
+use crate::runner::{self, Manner, Signals, Trial};
+use crate::trial;
+
+/// `thalweg bench run …`
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// The scenario
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: PathBuf,
+    /// Changes
+    #[command(flatten)]
+    pub changes: Changes,
+    /// Folder for the results; must be new or empty. Default: the scenario's name and the time
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with what an interrupted run has left in --out
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+    /// Cells of little load at once
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub side_by_side: usize,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing while it runs
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// What a command line changes of a scenario.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Changes {
+    /// Something else in it, such as load.rate=20/s or sweep.workload.size=[60B,2kB]; a swept path is swept no longer
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub set: Vec<(String, String)>,
+    /// What its `budgets` says of one
+    #[arg(long, value_name = "BUDGET", value_enum)]
+    pub budget: Option<Budget>,
+    /// Count the broker's system calls
+    #[command(flatten)]
+    pub counting: CountingArgs,
+}
+
+/// Whether system calls are counted.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CountingArgs {
+    /// Count the broker's system calls, as system.count_system_calls does: by perf, which costs it little, or by strace
+    /// (`=strace`), which slows it down so much that the count is all that is to be believed
+    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "perf")]
+    pub count_system_calls: Option<CallCounter>,
+}
+
+impl CountingArgs {
+    /// Makes cells of it.
+    pub fn apply(&self, cells: &mut [Cell]) {
+        if let Some(by) = self.count_system_calls {
+            cells.iter_mut().for_each(|cell| cell.count_calls(by));
+        }
+    }
+}
+
+/// How much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Budget {
+    /// Minutes
+    Quick,
+    /// Hours
+    Standard,
+    /// As the studies did
+    Paper,
+}
+
+impl Changes {
+    /// The scenario with them.
+    pub fn of(&self, file: &Path) -> io::Result<Scenario> {
+        let budget = self.budget.map(|budget| format!("{budget:?}").to_lowercase());
+        let mut scenario = super::read(file, &self.set, budget.as_deref()).map_err(io::Error::other)?;
+        self.counting.apply(&mut scenario.cells);
+        Ok(scenario)
+    }
+}
+
+/// Runs a scenario; `must_sweep` refuses one that has a single point.
+pub fn run(args: &RunArgs, must_sweep: bool, out: &mut dyn Write) -> io::Result<Outcome> {
+    nest::enter_for(&args.changes.of(&args.scenario)?.cells)?;
+    run_with(args, must_sweep, out, &Signals::new()?, &trial::run)
+}
+
+/// The same with something else that measures.
+pub fn run_with(
+    args: &RunArgs,
+    must_sweep: bool,
+    out: &mut dyn Write,
+    signals: &Signals,
+    trial: &Trial<'_>,
+) -> io::Result<Outcome> {
+    let scenario = args.changes.of(&args.scenario)?;
+    if must_sweep && scenario.axes.is_empty() {
+        return Err(io::Error::other(format!("{}: nothing is swept; use run", args.scenario.display())));
+    }
+    measure(&scenario, args, out, signals, trial)
+}
+
+/// Measures a scenario that has been read; of `args`, where to and how.
+pub fn measure(
+    scenario: &Scenario,
+    args: &RunArgs,
+    out: &mut dyn Write,
+    signals: &Signals,
+    trial: &Trial<'_>,
+) -> io::Result<Outcome> {
+    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
+    let mut about = results::about(&scenario.name, &scenario.cells);
+    about["scenario"] = json!(args.scenario.display().to_string());
+    about["metrics"] = json!(scenario.metrics);
+    about["axes"] = json!(scenario.axes);
+    let mut writer = Writer::open(&folder, &about, args.resume)?;
+    let manner = Manner { side_by_side: args.side_by_side, is_quiet: args.quiet };
+    let ended = runner::run(&scenario.cells, &mut writer, manner, signals.stop(), trial)?;
+    let measured = results::read(&folder)?.trials;
+    let judged: Vec<Judged> = scenario.assertions.iter().map(|assertion| assertion.judge(&measured)).collect();
+    writer.set("assertions", judged.iter().map(told).collect())?;
+    writer.finish(ended.is_interrupted)?;
+    let valid = measured.iter().filter(|(_, row)| row.standing == crate::cell::Standing::Valid).count();
+    let page = page(&folder)?;
+    match args.json {
+        true => {
+            let mut json = page.json;
+            json["assertions"] = judged.iter().map(told).collect();
+            json["trials"] = json!({ "planned": scenario.cells.len(), "measured": measured.len(), "valid": valid });
+            writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
+        }
+        false => {
+            out.write_all(page.summary.as_bytes())?;
+            write!(out, "{}", words(&judged))?;
+        }
+    }
+    if !args.quiet {
+        eprintln!("{} of {} trials count; written: {}", valid, scenario.cells.len(), folder.display());
+    }
+    Ok(match () {
+        () if ended.is_interrupted => Outcome::Interrupted,
+        () if valid == 0 => Outcome::Invalid,
+        () if judged.iter().any(|judged| !judged.holds()) => Outcome::ShapeFailed,
+        () => Outcome::Done,
+    })
+}
+
+/// Renders what was measured.
+pub fn page(folder: &Path) -> io::Result<Found> {
+    let brief = results::summary::render(folder)?;
+    // A terminal gets the table, the folder the page.
+    crate::paper::render(folder)?;
+    Ok(brief)
+}
+
+fn told(judged: &Judged) -> Value {
+    json!({ "text": judged.text, "holds": judged.holds(), "compared": judged.compared, "failed": judged.failed })
+}
+
+fn words(judged: &[Judged]) -> String {
+    if judged.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n## Assertions\n\n".to_owned();
+    for judged in judged {
+        let found = match (judged.compared, judged.failed.len()) {
+            (0, _) => "**not shown**: there is nothing to compare".to_owned(),
+            (compared, 0) => format!("holds at {compared} of {compared}"),
+            (compared, failed) => format!("**does not hold** at {failed} of {compared}: {}", judged.failed.join("; ")),
+        };
+        text += &format!("- `{}`: {found}\n", judged.text);
+    }
+    text
+}
+
+/// `KEY=VALUE`
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text}: KEY=VALUE is expected"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}

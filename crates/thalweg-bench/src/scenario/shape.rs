@@ -1,0 +1,255 @@
+//! What keys a scenario has, their defaults, and the cell that one point of it is.
+
+use std::collections::BTreeMap;
+
+use super::section::Section;
+use super::tree::Node;
+use super::values::{
+    bits, bytes, core, count, driver, engine, factor, frequency, one_of, part, protocol, seed, some, switch, time, word,
+};
+use crate::cell::{CallCounter, Cell, Driver, Engine, Leg, Link, Load, Phases, Protocol, Workload};
+
+/// What is of the scenario and not of a point.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Its name.
+    pub name: String,
+    /// How often each point is measured. Default 3.
+    pub repeats: u32,
+    /// What is to be reported; everything is measured that can be. Default: latency and delivery.
+    pub metrics: Vec<String>,
+    /// What has to come out.
+    pub assertions: Vec<String>,
+}
+
+/// Reads all but `sweep` and `budgets`.
+pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
+    let root = Section::new("", scenario, &ROOT)?;
+    let frame = Frame {
+        name: root.must("name", word)?,
+        repeats: root.or("repeats", 3, some)?,
+        metrics: root.words("metrics")?,
+        assertions: root.words("assert")?,
+    };
+    root.maybe("description", word)?;
+    root.or(
+        "version",
+        1,
+        |text| if text == "1" { Ok(1) } else { Err(format!("{text}: this program reads version 1")) },
+    )?;
+    for metric in &frame.metrics {
+        one_of(metric, &METRICS.map(|name| (name, ()))).map_err(|why| format!("metrics: {why}"))?;
+    }
+    let link = link(root.section("topology", &["kind", "link"])?)?;
+    let system = root.section("system", &["name", "driver", "broker", "generator", "count_system_calls"])?;
+    let broker = system.section("broker", &["cpu", "settings"])?;
+    let generator = system.section("generator", &["cpu"])?;
+    let cpus = (broker.maybe("cpu", core)?, generator.maybe("cpu", core)?);
+    let broker_settings =
+        broker.free("settings")?.into_iter().map(|(name, node)| (name, node.label())).collect::<BTreeMap<_, _>>();
+    let named = system.or("name", "own".to_owned(), word)?;
+    let driver = system.or("driver", Driver::Common, driver)?;
+    let counter = system.maybe("count_system_calls", |text| {
+        one_of(text, &[("perf", CallCounter::Perf), ("strace", CallCounter::Strace)])
+    })?;
+    let (publish, subscribe) = legs(root.section("protocol", &LEGS)?)?;
+    let (workload, seed) = workload(root.section("workload", &WORKLOAD)?)?;
+    let (load, fan_out) = load(root.section("load", &LOAD)?, &workload)?;
+    let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;
+    let wire = frame.metrics.iter().any(|metric| metric == "wire" || metric == "energy");
+    if wire && !link.namespaces {
+        return Err("metrics: bytes of the wire (wire, energy) are counted only with topology.kind: t3".to_owned());
+    }
+    if driver == Driver::Bare && (publish.protocol != Protocol::Mqtt || subscribe.protocol != Protocol::Mqtt) {
+        return Err("system.driver: bare speaks MQTT only".to_owned());
+    }
+    let mut cell = Cell {
+        experiment: frame.name.clone(),
+        axes: BTreeMap::new(),
+        repeat: 0,
+        seed,
+        system: if named == "own" { "thalweg".to_owned() } else { named },
+        broker_settings,
+        cpus,
+        driver,
+        publish,
+        subscribe,
+        link,
+        workload,
+        load,
+        phases,
+        fan_out,
+        calls: None,
+    };
+    if let Some(by) = counter {
+        cell.count_calls(by);
+    }
+    Ok((frame, cell))
+}
+
+fn link(topology: Section<'_>) -> Result<Link, String> {
+    let namespaces = topology.or("kind", false, |text| one_of(text, &[("t3", true), ("loopback", false)]))?;
+    let link = topology.section("link", &LINK)?;
+    let found = Link {
+        namespaces,
+        loss: link.or("loss", 0.0, part)?,
+        delay_ns: link.or("delay", 0, time)?,
+        jitter_ns: link.or("jitter", 0, time)?,
+        rate: link.maybe("rate", bits)?,
+        reorder: link.or("reorder", 0.0, part)?,
+        duplicate: link.or("duplicate", 0.0, part)?,
+        engine: link.or("loss_engine", Engine::Auto, engine)?,
+        bridged: false,
+    };
+    let plain = Link { namespaces, engine: found.engine, ..Link::LOOPBACK };
+    if !namespaces && found != plain {
+        return Err("topology.link: a loopback has no losses, delays and rates; topology.kind: t3 has".to_owned());
+    }
+    Ok(found)
+}
+
+fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
+    let first = section.must("publish", protocol)?;
+    let second = section.or("subscribe", first, protocol)?;
+    let qos = section.maybe("qos", count)?;
+    let con = section.maybe("con", switch)?;
+    let subscribe_qos = section.maybe("subscribe_qos", count)?;
+    let version = section.or("version", 5, |text| one_of(text, &[("5", 5), ("3", 3), ("3.1.1", 3)]))?;
+    let window = section.or("window", 20, some)?;
+    let path = section.path_of("qos");
+    let asked = match (qos, con) {
+        (Some(_), Some(_)) => return Err(format!("{path}: qos or con, not both: con: true is qos: 1")),
+        (qos, con) => qos.or(con.map(u32::from)).unwrap_or(0),
+    };
+    let leg = |protocol: Protocol, qos: u32| {
+        let most = if matches!(protocol, Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp) { 2 } else { 1 };
+        match u8::try_from(qos) {
+            Ok(qos) if qos <= most => Ok(Leg { protocol, qos, version, window }),
+            _ => Err(format!("{path}: {qos} is more than {protocol:?} has: 0 to {most}")),
+        }
+    };
+    Ok((leg(first, asked)?, leg(second, subscribe_qos.unwrap_or(asked))?))
+}
+
+fn workload(section: Section<'_>) -> Result<(Workload, u64), String> {
+    let class = section.or("class", Class::Fixed, |text| {
+        let classes = [
+            ("fixed", Class::Fixed),
+            ("json", Class::Json),
+            ("trace", Class::Trace),
+            ("simple", Class::Study("simple")),
+            ("complex", Class::Study("complex")),
+            ("multimedia", Class::Study("multimedia")),
+        ];
+        one_of(text, &classes)
+    })?;
+    let (size, file) = (section.maybe("size", bytes)?, section.maybe("file", word)?);
+    let seed = section.or("seed", 42, seed)?;
+    let inline = section.or("header", false, |text| one_of(text, &[("inline", true), ("auto", false)]))?;
+    if inline && size.is_some_and(|size| size < HEADER_BYTES) {
+        return Err(format!("workload.header: an inline header takes {HEADER_BYTES}B; header: auto does without"));
+    }
+    let workload = match (class, size, file) {
+        (Class::Fixed, Some(bytes), None) => Workload::Fixed { bytes },
+        (Class::Json, Some(bytes), None) => Workload::Json { bytes },
+        (Class::Trace, None, Some(file)) => Workload::Trace { file },
+        (Class::Study(name), None, None) => Workload::Class { name: name.to_owned(), seed },
+        (Class::Study(_), ..) => return Err("workload: this class has sizes of its own, and takes no file".to_owned()),
+        (Class::Trace, _, _) => return Err("workload: class trace takes file, and sizes come from it".to_owned()),
+        (_, _, _) => return Err("workload: this class takes size, and no file".to_owned()),
+    };
+    Ok((workload, seed))
+}
+
+fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String> {
+    let model = section.or("model", Model::Open, |text| {
+        let models =
+            [("open", Model::Open), ("closed", Model::Closed), ("replay", Model::Replay), ("flood", Model::Flood)];
+        one_of(text, &models)
+    })?;
+    let flows = section.or("flows", 1, some)?;
+    let fan_out = section.or("fan_out", 1, some)?;
+    let rate = section.maybe("rate", frequency)?;
+    let arrivals = section.maybe("arrivals", |text| {
+        one_of(text, &[("periodic", "periodic"), ("poisson", "poisson"), ("burst", "burst")])
+    })?;
+    let (think, speed) = (section.maybe("think", time)?, section.maybe("speed", factor)?);
+    let rate_scale = section.maybe("rate_scale", factor)?;
+    let strange = match model {
+        Model::Open => [("think", think.is_some()), ("speed", speed.is_some()), ("", false)],
+        Model::Closed => [("rate", rate.is_some()), ("arrivals", arrivals.is_some()), ("speed", speed.is_some())],
+        Model::Replay => [("rate", rate.is_some()), ("arrivals", arrivals.is_some()), ("think", think.is_some())],
+        Model::Flood => [("rate", rate.is_some()), ("arrivals", arrivals.is_some()), ("think", think.is_some())],
+    };
+    let is_scaled = rate_scale.is_some() && !matches!(model, Model::Replay);
+    if let Some((key, _)) = strange.iter().chain([&("rate_scale", is_scaled)]).find(|(_, is_there)| *is_there) {
+        return Err(format!("load.{key}: this model has none"));
+    }
+    let load = match model {
+        Model::Open => {
+            let rate = rate.ok_or("load.rate: it has no default and is missing")?;
+            Load::Open { rate, flows, arrivals: arrivals.unwrap_or("periodic").to_owned() }
+        }
+        Model::Closed => Load::Closed { think_ns: think.unwrap_or(0), flows },
+        Model::Replay if !matches!(workload, Workload::Trace { .. } | Workload::Class { .. }) => {
+            return Err("load.model: replay needs workload.class: trace, or a class of study A".to_owned());
+        }
+        Model::Replay => Load::Replay { speed: speed.unwrap_or(1.0), flows, rate_scale: rate_scale.unwrap_or(1.0) },
+        Model::Flood => Load::Flood { flows },
+    };
+    Ok((load, fan_out))
+}
+
+fn phases(section: Section<'_>) -> Result<Phases, String> {
+    let phases = Phases {
+        settle_ns: section.or("settle", SECOND, time)?,
+        warmup_ns: section.or("warmup", 2 * SECOND, time)?,
+        measure_ns: section.or("measure", 10 * SECOND, time)?,
+        drain_ns: section.or("drain", 5 * SECOND, time)?,
+    };
+    match phases.measure_ns {
+        0 => Err("phases.measure: it has to last".to_owned()),
+        _ => Ok(phases),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Class {
+    Fixed,
+    Json,
+    Trace,
+    /// Of study A.
+    Study(&'static str),
+}
+
+#[derive(Clone, Copy)]
+enum Model {
+    Open,
+    Closed,
+    Replay,
+    Flood,
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// What tells a message from others and when it was to be sent (`load`).
+const HEADER_BYTES: u32 = 36;
+const ROOT: [&str; 12] = [
+    "name",
+    "version",
+    "description",
+    "repeats",
+    "topology",
+    "system",
+    "protocol",
+    "workload",
+    "load",
+    "phases",
+    "metrics",
+    "assert",
+];
+const LINK: [&str; 7] = ["rate", "delay", "jitter", "loss", "reorder", "duplicate", "loss_engine"];
+const LEGS: [&str; 7] = ["publish", "subscribe", "qos", "con", "subscribe_qos", "version", "window"];
+const WORKLOAD: [&str; 5] = ["class", "size", "file", "seed", "header"];
+const LOAD: [&str; 8] = ["model", "rate", "flows", "fan_out", "arrivals", "think", "speed", "rate_scale"];
+/// What a scenario may ask for.
+const METRICS: [&str; 6] = ["latency", "wire", "delivery", "cpu", "rss", "energy"];

@@ -1,0 +1,134 @@
+//! Values of a scenario. Every quantity carries its unit; counts have none.
+
+use crate::cell::{Driver, Engine, Protocol};
+use crate::net::units;
+
+/// A part of one from `5%`.
+pub fn part(text: &str) -> Result<f64, String> {
+    units::loss(text).map(|loss| loss.part())
+}
+
+/// Nanoseconds from `50ms`.
+pub fn time(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Err("0: a time carries its unit, such as 0ms".to_owned());
+    }
+    Ok(units::span(text)?.as_nanos() as u64)
+}
+
+/// Bytes from `60B`, `2kB` (1,000), `4KiB` (1,024); up to 16 MB.
+pub fn bytes(text: &str) -> Result<u32, String> {
+    let sizes = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("kB", 1e3), ("MB", 1e6), ("B", 1.0)];
+    let bytes =
+        sizes.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor));
+    match bytes {
+        Some(bytes) if (0.0..=16_777_216.0).contains(&bytes) => Ok(bytes.round() as u32),
+        _ => Err(format!("{text}: a size is a number and B, kB (1000 B), KiB (1024 B), MB or MiB, at most 16MiB")),
+    }
+}
+
+/// Bits a second from `100mbit`.
+pub fn bits(text: &str) -> Result<u64, String> {
+    units::rate(text)
+}
+
+/// Messages a second from `0.05/s`.
+pub fn frequency(text: &str) -> Result<f64, String> {
+    units::frequency(text)
+}
+
+/// A count.
+pub fn count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text}: a count is expected"))
+}
+
+/// A count from 1.
+pub fn some(text: &str) -> Result<u32, String> {
+    count(text).and_then(|count| if count > 0 { Ok(count) } else { Err("0: at least 1".to_owned()) })
+}
+
+/// A seed.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text}: a seed is a count"))
+}
+
+/// A number without a unit.
+pub fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor.is_finite() => Ok(factor),
+        _ => Err(format!("{text}: a factor above 0 is expected")),
+    }
+}
+
+/// A core.
+pub fn core(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text}: a core is a number from 0"))
+}
+
+/// A switch.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("{text}: true or false")),
+    }
+}
+
+/// Any word.
+pub fn word(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+/// A protocol.
+pub fn protocol(text: &str) -> Result<Protocol, String> {
+    one_of(
+        text,
+        &[
+            ("mqtt", Protocol::Mqtt),
+            ("coap", Protocol::Coap),
+            ("amqp", Protocol::Amqp),
+            ("stomp", Protocol::Stomp),
+            ("zmtp", Protocol::Zmtp),
+            ("dds", Protocol::Dds),
+            ("xmpp", Protocol::Xmpp),
+        ],
+    )
+}
+
+/// Whose client speaks.
+pub fn driver(text: &str) -> Result<Driver, String> {
+    one_of(text, &[("common", Driver::Common), ("bare", Driver::Bare), ("stock", Driver::Stock)])
+}
+
+/// What carries a link out.
+pub fn engine(text: &str) -> Result<Engine, String> {
+    one_of(text, &[("auto", Engine::Auto), ("kernel", Engine::Kernel), ("emulator", Engine::Emulator)])
+}
+
+/// One of these words.
+pub fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        format!("{text}: one of {} is expected", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read_and_bare_numbers_refused() {
+        assert_eq!(
+            (bytes("60B"), bytes("2kB"), bytes("4KiB"), bytes("1MiB")),
+            (Ok(60), Ok(2000), Ok(4096), Ok(1 << 20))
+        );
+        assert_eq!(
+            (time("50ms"), time("0ms"), part("5%"), frequency("0.05/s")),
+            (Ok(50_000_000), Ok(0), Ok(0.05), Ok(0.05))
+        );
+        assert!(bytes("60").is_err() && time("0").is_err() && time("5").is_err() && part("0.05").is_err());
+        assert!(bits("100").is_err() && frequency("5").is_err() && some("0").is_err() && bytes("17MiB").is_err());
+    }
+}

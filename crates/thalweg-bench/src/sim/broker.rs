@@ -1,0 +1,255 @@
+//! The broker of the simulation: a kernel, its sessions, and what it asks of the world.
+
+use thalweg_kernel::access::Access;
+use thalweg_kernel::journal::Record;
+use thalweg_kernel::{
+    Answer, CloseReason, Closing, Delivery, Draft, Effects, Fetch, Grants, GroupPolicy, GroupStrategy, Handover,
+    Kernel, LastValueWish, Limits, LinkId, LoadReport, OpenSession, OrderKey, Refusal, Safety, Sent, SessionId,
+    Settled, Settlement, ShardId, ShardMessage, Spot, Tag, Taken, Ticket, WatchEnd, Wish, WorkTerms,
+};
+use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
+
+use super::scenario::Job;
+
+/// The group's name and filter: every job's address is covered.
+const GROUP: &str = "g";
+const FILTER: &str = "e5/#";
+/// Addresses are of this many keys at the most.
+const KEYS_MAX: u64 = 10_000;
+
+/// What the kernel asked for, in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    /// A message for a worker.
+    Deliver { worker: usize, job: usize, tag: Tag, redelivered: bool },
+    /// The second step of an exactly-once message.
+    Release { worker: usize, tag: Tag },
+    /// A worker's connection is closed.
+    Close { worker: usize, why: CloseReason },
+}
+
+/// See the module.
+pub(super) struct Broker {
+    kernel: Kernel,
+    outbox: Outbox,
+    publishers: Vec<SessionId>,
+    addresses: Vec<String>,
+    payload: Vec<u8>,
+    ticket: Ticket,
+    workers: usize,
+}
+
+#[derive(Default)]
+struct Outbox(Vec<Asked>);
+
+impl Broker {
+    /// A broker with a publisher for each key.
+    pub(super) fn new(
+        strategy: GroupStrategy,
+        order: Option<OrderKey>,
+        keys: u64,
+        workers: usize,
+        seed: u64,
+        now: Time,
+    ) -> Self {
+        let mut limits = Limits { group_strategy: strategy, group_messages_max: 10_000_000, ..Limits::default() };
+        limits.group_bytes_max = 1 << 34;
+        if let (Some(_), Ok(filter)) = (order, Filter::new(FILTER)) {
+            limits.group_policies = [GroupPolicy { order, ..GroupPolicy::new(filter) }].into();
+        }
+        let mut broker = Broker {
+            kernel: Kernel::new(limits, ShardId(0), 1, seed),
+            outbox: Outbox::default(),
+            publishers: Vec::new(),
+            addresses: Vec::new(),
+            payload: Vec::new(),
+            ticket: 0,
+            workers,
+        };
+        for key in 0..keys.clamp(1, KEYS_MAX) {
+            let publisher = broker.open(&format!("publisher-{key}"), workers as u32 + key as u32, now);
+            broker.publishers.push(publisher);
+            broker.addresses.push(format!("e5/{key}"));
+        }
+        broker
+    }
+
+    fn open(&mut self, client: &str, link: u32, now: Time) -> SessionId {
+        let open = OpenSession {
+            client,
+            link: LinkId(link),
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: Some(u16::MAX),
+            will: None,
+            access: Access::ALL,
+            user: None,
+            dialect: "simulated",
+            known_as: None,
+            grants: Grants::default(),
+        };
+        let opened = self.kernel.open_session(open, now, &mut self.outbox).expect("sessions are not that many");
+        self.kernel.start(opened.session, now, &mut self.outbox);
+        opened.session
+    }
+
+    /// A worker connects and joins the group.
+    pub(super) fn join(&mut self, worker: usize, reliability: Reliability, terms: WorkTerms, now: Time) -> SessionId {
+        let session = self.open(&format!("worker-{worker}"), worker as u32, now);
+        if terms != WorkTerms::default() {
+            self.kernel.set_work_terms(session, None, terms, now);
+        }
+        let wish = Wish {
+            filter: FILTER,
+            group: Some(GROUP),
+            reliability,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        self.kernel.subscribe(session, 1, &[wish], now, &mut self.outbox);
+        session
+    }
+
+    /// A worker's connection has ended.
+    pub(super) fn leave(&mut self, worker: usize, session: SessionId, how: Closing, now: Time) {
+        self.kernel.close_link(session, LinkId(worker as u32), how, None, now, &mut self.outbox);
+    }
+
+    /// The network of a worker's connection was measured.
+    pub(super) fn measured(&mut self, session: SessionId, least: Span, jitter: Span) {
+        self.kernel.round_trip_measured(session, least, jitter);
+    }
+
+    /// A message is published.
+    pub(super) fn publish(&mut self, number: usize, job: &Job, reliability: Reliability, now: Time) {
+        self.payload.clear();
+        self.payload.extend_from_slice(&(number as u64).to_le_bytes());
+        self.payload.resize((job.size as usize).max(8), 0);
+        let at = (job.key % KEYS_MAX) as usize;
+        let (Some(&publisher), Some(address)) = (self.publishers.get(at), self.addresses.get(at)) else { return };
+        if reliability == Reliability::ExactlyOnce {
+            self.ticket = if self.ticket == Ticket::MAX { 1 } else { self.ticket + 1 };
+        }
+        let draft = Draft {
+            address,
+            payload: &self.payload,
+            reliability,
+            retain: RetainOp::None,
+            expires_in: None,
+            priority: 0,
+            properties: None,
+            ticket: self.ticket,
+            native: None,
+            stamp: None,
+        };
+        self.kernel.publish(publisher, draft, now, &mut self.outbox);
+        if reliability == Reliability::ExactlyOnce {
+            self.kernel.release(publisher, self.ticket, &mut self.outbox);
+        }
+    }
+
+    /// A worker says what became of a message.
+    pub(super) fn settle(&mut self, session: SessionId, tag: Tag, said: Settlement, now: Time) -> Settled {
+        self.kernel.settle(session, tag, said, now, &mut self.outbox)
+    }
+
+    /// A worker says what it has to do.
+    pub(super) fn report(&mut self, session: SessionId, report: &LoadReport, now: Time) {
+        self.kernel.report_load(session, report, now, &mut self.outbox);
+    }
+
+    /// Time has passed.
+    pub(super) fn fire(&mut self, now: Time) {
+        self.kernel.on_timeout(now, &mut self.outbox);
+        if self.kernel.has_work() {
+            self.kernel.work(now, &mut self.outbox);
+        }
+    }
+
+    /// When [`Broker::fire`] should be called next.
+    pub(super) fn due(&self) -> Time {
+        self.kernel.poll_timeout()
+    }
+
+    /// Messages that wait for any worker.
+    pub(super) fn waiting(&self) -> usize {
+        self.kernel.totals().waiting
+    }
+
+    /// What the kernel has asked for since it was last looked at; `asked` is emptied first.
+    pub(super) fn asked(&mut self, asked: &mut Vec<Asked>) {
+        asked.clear();
+        std::mem::swap(asked, &mut self.outbox.0);
+        let workers = self.workers;
+        asked.retain(|asked| match asked {
+            Asked::Deliver { worker, .. } | Asked::Release { worker, .. } | Asked::Close { worker, .. } => {
+                *worker < workers
+            }
+        });
+    }
+}
+
+/// The number of the job in a payload.
+fn number(payload: &[u8]) -> usize {
+    payload.first_chunk().map_or(usize::MAX, |bytes| u64::from_le_bytes(*bytes) as usize)
+}
+
+impl Effects for Outbox {
+    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
+        self.0.push(Asked::Deliver {
+            worker: link.0 as usize,
+            job: number(delivery.payload),
+            tag: delivery.tag,
+            redelivered: delivery.redelivered,
+        });
+        Sent::Room
+    }
+
+    fn release(&mut self, link: LinkId, tag: Tag) {
+        self.0.push(Asked::Release { worker: link.0 as usize, tag });
+    }
+
+    fn answer(&mut self, _: LinkId, _: Ticket, _: &Answer) {}
+
+    fn disconnect(&mut self, link: LinkId, why: CloseReason) {
+        self.0.push(Asked::Close { worker: link.0 as usize, why });
+    }
+
+    // One shard, no journal, no queues with names, no last values: nothing of the rest is ever asked for.
+
+    fn send(&mut self, _: ShardId, _: ShardMessage) {}
+
+    fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
+        Sent::Gone
+    }
+
+    fn consumer_ended(&mut self, _: LinkId, _: u16, _: u32) {}
+
+    fn persist(&mut self, _: &Record<'_>, _: Safety) -> Spot {
+        Spot::default()
+    }
+
+    fn pin(&mut self) {}
+
+    fn forget(&mut self, _: u64, _: u64, _: Tag) {}
+
+    fn hold(&mut self, _: LinkId) {}
+
+    fn fetch(&mut self, _: Fetch) {}
+
+    fn last_value_read(&mut self, _: LinkId, _: Ticket, _: Option<&Message>) {}
+
+    fn last_values_listed(&mut self, _: LinkId, _: Ticket, _: Vec<Message>, _: bool) {}
+
+    fn watch_ready(&mut self, _: LinkId, _: u64, _: Option<&Message>) {}
+
+    fn value_changed(&mut self, _: LinkId, _: u64) {}
+
+    fn watch_ended(&mut self, _: LinkId, _: u64, _: WatchEnd) {}
+
+    fn taken(&mut self, _: LinkId, _: Ticket, _: Result<Option<Taken<'_>>, Refusal>) {}
+
+    fn queue_made(&mut self, _: LinkId, _: Ticket, _: Result<(), Refusal>) {}
+}

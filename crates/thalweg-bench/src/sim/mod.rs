@@ -1,0 +1,21 @@
+//! Shared groups in virtual time: the kernel that ships, members that work, a publisher, and no clock.
+//!
+//! [`scenario`] says what happens, [`run`] lets it happen to a strategy, [`limit::limit`] says what nobody could do
+//! better. [`rows`] are the conditions of BALANCING 8 and of the issue with their bars, [`thesis`] the study's own
+//! scenarios, and [`table::table`] measures all of them.
+
+mod broker;
+pub mod command;
+pub mod limit;
+mod outcome;
+pub mod random;
+pub mod rows;
+pub mod scenario;
+pub mod table;
+pub mod thesis;
+mod work;
+mod world;
+
+pub use outcome::Outcome;
+pub use scenario::Scenario;
+pub use world::run;

@@ -1,0 +1,71 @@
+//! What came of a run.
+
+use super::scenario::{Job, Scenario};
+
+/// The figures of a run; times are seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// From publish until processed, of the messages that count: the mean.
+    pub mean: f64,
+    /// The median of that.
+    pub p50: f64,
+    /// The 99th percentile of that.
+    pub p99: f64,
+    /// From publish until a handler took it, of all messages: the mean.
+    pub wait_mean: f64,
+    /// Messages that nobody has processed.
+    pub lost: usize,
+    /// Messages that were sent to somebody else, because whoever had them did not settle them.
+    pub moved: usize,
+    /// The longest time between the first and the second send of such a message.
+    pub moved_after: f64,
+    /// Messages that were sent again without a flag that says so.
+    pub unflagged: usize,
+    /// Messages that were processed again.
+    pub processed_twice: usize,
+    /// Messages of one key that were begun before, or while, an earlier one was.
+    pub inversions: usize,
+    /// Messages sent to each worker.
+    pub shares: Vec<usize>,
+    /// The most messages that a worker had unprocessed at once.
+    pub exposed: usize,
+    /// Longest time that a worker that lives had nothing unsettled while something waited in the group.
+    pub idle_while_waiting: f64,
+    /// Connections that the broker closed because their workers stalled.
+    pub stalls: usize,
+    /// Reports that workers sent.
+    pub reports: usize,
+    /// By message: who got it last, and how long it waited until a handler took it (not a number: never).
+    pub taken: Vec<(usize, f64)>,
+}
+
+impl Outcome {
+    /// The figures that follow from when each message was begun and done; not a number: never.
+    pub fn of(scenario: &Scenario, jobs: &[Job], done: &[f64], started: &[f64]) -> Self {
+        let skipped = jobs.len() / 10;
+        let counts = |at: usize, job: &Job| match scenario.counted {
+            Some((from, to)) => (from..to).contains(&job.at),
+            None => at >= skipped,
+        };
+        let mut took: Vec<f64> = jobs
+            .iter()
+            .zip(done)
+            .enumerate()
+            .filter(|(at, (job, done))| counts(*at, job) && done.is_finite())
+            .map(|(_, (job, done))| done - job.at)
+            .collect();
+        took.sort_by(f64::total_cmp);
+        let waits = jobs.iter().zip(started).filter(|(_, started)| started.is_finite());
+        let (sum, count) =
+            waits.fold((0.0, 0_usize), |(sum, count), (job, started)| (sum + started - job.at, count + 1));
+        let quantile = |part: usize| took.get(took.len() * part / 100).or(took.last()).copied().unwrap_or(f64::NAN);
+        Outcome {
+            mean: took.iter().sum::<f64>() / took.len().max(1) as f64,
+            p50: quantile(50),
+            p99: quantile(99),
+            wait_mean: sum / count.max(1) as f64,
+            lost: done.iter().filter(|at| !at.is_finite()).count(),
+            ..Outcome::default()
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Everything that is asked of shared groups, measured in virtual time, as data.
+
+use std::fmt;
+
+use thalweg_kernel::GroupStrategy;
+
+use super::outcome::Outcome;
+use super::rows::{Condition, Measured, churn, conditions, exactly_once};
+use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, What};
+use super::thesis::{PERIOD, PERIOD_OF_TABLE_7, Seen, one, steady, two};
+use super::world::run;
+
+/// One figure beside what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Who asks for it.
+    pub source: Source,
+    /// What happens.
+    pub condition: String,
+    /// What is measured.
+    pub figure: &'static str,
+    /// The unit of `ours`, `paper` and `limit`.
+    pub unit: &'static str,
+    /// What the thesis had.
+    pub paper: Option<f64>,
+    /// What we have: the mean over seeds, or the worst of them where a bar holds for each.
+    pub ours: f64,
+    /// What nobody could do better.
+    pub limit: Option<f64>,
+    /// `ours` in terms of `limit`; the mean over seeds of each seed's.
+    pub ratio: Option<f64>,
+    /// The ratio that BALANCING's own simulation of the algorithm had.
+    pub reference: Option<f64>,
+    /// What must hold.
+    pub bar: Bar,
+    /// What would be better: a ratio.
+    pub stretch: Option<f64>,
+    /// Whether it does.
+    pub verdict: Verdict,
+}
+
+/// Who asks for a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The bars of the issue.
+    Issue,
+    /// The shapes S5.1 to S5.6 of the study.
+    Study,
+    /// BALANCING 8, where the issue does not.
+    Balancing,
+}
+
+/// What must hold of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bar {
+    /// Of `ratio`.
+    RatioAtMost(f64),
+    /// Of `ours`.
+    AtMost(f64),
+    /// Of `ours`.
+    AtLeast(f64),
+    /// Of `ours`.
+    Between(f64, f64),
+    /// Nothing; it is there to be seen.
+    Nothing,
+}
+
+/// How a figure stands to its bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is even within the stretch.
+    Stretched,
+    /// It holds.
+    Holds,
+    /// It does not.
+    Missed,
+    /// There is no bar.
+    Shown,
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bar::RatioAtMost(most) => write!(f, "≤ {most} × limit"),
+            Bar::AtMost(most) => write!(f, "≤ {most}"),
+            Bar::AtLeast(least) => write!(f, "≥ {least}"),
+            Bar::Between(least, most) => write!(f, "{least} to {most}"),
+            Bar::Nothing => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Stretched => "holds, stretch met",
+            Verdict::Holds => "holds",
+            Verdict::Missed => "missed",
+            Verdict::Shown => "",
+        })
+    }
+}
+
+impl Row {
+    fn new(source: Source, condition: impl Into<String>, figure: &'static str, unit: &'static str, ours: f64) -> Row {
+        Row {
+            source,
+            condition: condition.into(),
+            figure,
+            unit,
+            paper: None,
+            ours,
+            limit: None,
+            ratio: None,
+            reference: None,
+            bar: Bar::Nothing,
+            stretch: None,
+            verdict: Verdict::Shown,
+        }
+    }
+
+    fn paper(mut self, paper: f64) -> Row {
+        self.paper = Some(paper);
+        self
+    }
+
+    fn bar(mut self, bar: Bar) -> Row {
+        let ratio = self.ratio.unwrap_or(f64::INFINITY);
+        self.bar = bar;
+        let holds = match bar {
+            Bar::RatioAtMost(most) => ratio <= most,
+            Bar::AtMost(most) => self.ours <= most,
+            Bar::AtLeast(least) => self.ours >= least,
+            Bar::Between(least, most) => (least..=most).contains(&self.ours),
+            Bar::Nothing => {
+                self.verdict = Verdict::Shown;
+                return self;
+            }
+        };
+        self.verdict = match (holds, self.stretch) {
+            (true, Some(stretch)) if ratio <= stretch => Verdict::Stretched,
+            (true, _) => Verdict::Holds,
+            (false, _) => Verdict::Missed,
+        };
+        self
+    }
+}
+
+/// All rows, with so many seeds each and so many messages where nothing happens at a certain time. A hundred thousand
+/// messages and three seeds take about two minutes with optimisation, and the ten minutes of members that come and go
+/// are ten only from there on.
+pub fn table(seeds: u64, messages: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for condition in conditions() {
+        let measured = condition.measure(GroupStrategy::Adaptive, messages, 101..101 + seeds);
+        rows.extend(of_condition(&condition, &measured));
+    }
+    rows.extend(rules(messages));
+    rows.extend(study(10));
+    rows
+}
+
+/// The rows of one condition.
+pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
+    let source = if condition.is_asked { Source::Issue } else { Source::Balancing };
+    let row = |figure, ours: f64| Row::new(source, condition.name, figure, "ms", ours * 1e3);
+    let mean = Row {
+        limit: Some(measured.limit.0 * 1e3),
+        ratio: Some(measured.ratio.0),
+        reference: condition.reference.map(|reference| reference.0),
+        stretch: condition.stretch.map(|stretch| stretch.0),
+        ..row("mean", average(&measured.runs, |run| run.mean))
+    };
+    let p99 = Row {
+        limit: Some(measured.limit.1 * 1e3),
+        ratio: Some(measured.ratio.1),
+        reference: condition.reference.map(|reference| reference.1),
+        stretch: condition.stretch.map(|stretch| stretch.1),
+        ..row("99th percentile", average(&measured.runs, |run| run.p99))
+    };
+    let mut rows = vec![mean.bar(Bar::RatioAtMost(condition.bar.0)), p99.bar(Bar::RatioAtMost(condition.bar.1))];
+    let count = |figure, of: fn(&Outcome) -> usize| {
+        let worst = measured.runs.iter().map(of).max().unwrap_or_default();
+        Row::new(source, condition.name, figure, "messages", worst as f64)
+    };
+    if condition.scenario.incidents.iter().any(|it| matches!(it.what, What::Freeze | What::Death | What::Stuck)) {
+        // One that is stuck comes back at once, and may be given something, and evicted, again.
+        rows.push(count("exposed", |run| run.moved.div_ceil(run.stalls.max(1))).bar(Bar::AtMost(2.0)));
+        let after = measured.runs.iter().map(|run| run.moved_after).fold(0.0, f64::max);
+        rows.push(Row::new(source, condition.name, "resent after", "s", after).bar(Bar::AtMost(2.2)));
+    }
+    if condition.scenario.incidents.iter().any(|it| matches!(it.what, What::Crash | What::Cut)) {
+        rows.push(count("duplicates", |run| run.processed_twice).bar(Bar::AtMost(2.0)));
+        rows.push(count("duplicates not flagged", |run| run.unflagged).bar(Bar::AtMost(0.0)));
+    }
+    if !condition.scenario.incidents.is_empty() {
+        rows.push(count("lost", |run| run.lost).bar(Bar::AtMost(0.0)));
+    }
+    if condition.scenario.ordered.is_some() {
+        rows.push(count("inversions", |run| run.inversions).bar(Bar::AtMost(0.0)));
+    }
+    rows
+}
+
+fn average(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
+    runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
+}
+
+/// What is not a ratio to the limit.
+pub fn rules(messages: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let issue = |condition: &str, figure, unit, ours| Row::new(Source::Issue, condition, figure, unit, ours);
+    for (name, acks) in [
+        ("QoS 2, done at PUBCOMP, a member frozen for 10 s", Acks::Processed),
+        ("QoS 2, done at PUBREC, a member frozen for 10 s", Acks::Recorded),
+    ] {
+        let got = run(&exactly_once(acks), GroupStrategy::Adaptive);
+        rows.push(issue(name, "sent to a second member", "messages", got.moved as f64).bar(Bar::AtMost(0.0)));
+        rows.push(issue(name, "exposed", "messages", got.exposed as f64).bar(Bar::AtMost(1.0)));
+    }
+    for (name, liars, reports) in [
+        ("a member that always claims to be idle", 1, Reports::Idle(0.1)),
+        ("two members that always claim to be idle", 2, Reports::Idle(0.1)),
+        ("a member whose reports are nonsense", 1, Reports::Wild(0.1)),
+    ] {
+        let mut scenario = Scenario::base(0.6, 10, 2.0).at_most_once(Reports::Every(1.0));
+        scenario.workers.iter_mut().take(liars).for_each(|liar| liar.reports = reports);
+        let got = run(&scenario, GroupStrategy::Adaptive);
+        let all: usize = got.shares.iter().sum();
+        let fair = all as f64 / got.shares.len() as f64;
+        let most = got.shares.iter().take(liars).max().copied().unwrap_or_default() as f64;
+        rows.push(issue(name, "its share in terms of a fair one", "", most / fair).bar(Bar::AtMost(3.0)));
+    }
+    for (name, load, ratio) in [
+        ("no acknowledgement, no report, 80 %, equal members", 0.8, 1.0),
+        ("no acknowledgement, no report, 50 %, speeds 1:2", 0.5, 2.0),
+    ] {
+        let scenario = Scenario::base(load, 10, ratio).at_most_once(Reports::Never);
+        let [turn, ours] = [GroupStrategy::RoundRobin, GroupStrategy::Adaptive].map(|it| run(&scenario, it).mean);
+        rows.push(issue(name, "mean in terms of round robin", "", ours / turn).bar(Bar::AtMost(1.02)));
+    }
+    let seconds = if messages >= 100_000 { 600.0 } else { 10.0 };
+    let got = run(&churn(1000.0, seconds), GroupStrategy::Adaptive);
+    let name = format!("1,000 members leave and 1,000 join each second for {seconds} s, 90 % load");
+    let idle =
+        Row::new(Source::Issue, name.clone(), "longest idle while something waits", "ms", 1e3 * got.idle_while_waiting);
+    rows.push(idle.bar(Bar::AtMost(50.0)));
+    rows.push(Row::new(Source::Issue, name, "lost", "messages", got.lost as f64).bar(Bar::AtMost(0.0)));
+    rows
+}
+
+/// The study's shapes, with so many runs each.
+pub fn study(runs: u64) -> Vec<Row> {
+    let seeds = || 101..101 + runs;
+    let wait = |scenario: &Scenario, strategy| run(scenario, strategy).wait_mean * 1e3;
+    let over = |of: &dyn Fn(u64) -> f64| seeds().map(of).collect::<Vec<f64>>();
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
+    let most = |all: &[f64]| all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = |all: &[f64]| all.iter().copied().fold(f64::INFINITY, f64::min);
+    let row = |condition: &str, figure, unit, ours| Row::new(Source::Study, condition, figure, unit, ours);
+    let mut rows = Vec::new();
+    let (turn, score, random, adaptive) =
+        (GroupStrategy::RoundRobin, GroupStrategy::Score, GroupStrategy::Random, GroupStrategy::Adaptive);
+
+    let of_one = |strategy| over(&|seed| wait(&one(PERIOD, Seen::Reports, seed), strategy));
+    let (one_turn, one_score, one_random, one_adaptive) =
+        (of_one(turn), of_one(score), of_one(random), of_one(adaptive));
+    let apart: Vec<f64> = one_score.iter().zip(&one_turn).map(|(a, b)| (a - b).abs()).collect();
+    rows.push(
+        row("S5.1 scenario 1: score and round robin", "difference, worst run", "ms", most(&apart))
+            .bar(Bar::AtMost(1.0)),
+    );
+    let apart: Vec<f64> = one_adaptive.iter().zip(&one_turn).map(|(a, b)| (a - b).abs()).collect();
+    rows.push(
+        row("S5.1 scenario 1: adaptive and round robin", "difference, worst run", "ms", most(&apart))
+            .bar(Bar::AtMost(1.0)),
+    );
+    let worse: Vec<f64> = one_random.iter().zip(&one_turn).map(|(a, b)| a - b).collect();
+    rows.push(
+        row("S5.1 scenario 1: random over round robin", "least over runs", "ms", least(&worse)).bar(Bar::AtLeast(10.0)),
+    );
+
+    let two_runs =
+        |strategy, seen, period| seeds().map(|seed| run(&two(period, seen, seed), strategy)).collect::<Vec<Outcome>>();
+    let two_turn = two_runs(turn, Seen::Reports, PERIOD);
+    let two_score = two_runs(score, Seen::Reports, PERIOD);
+    let name = "S5.2 scenario 2, 10.44 ms";
+    let waits = |runs: &[Outcome]| runs.iter().map(|run| run.wait_mean * 1e3).collect::<Vec<f64>>();
+    let turn_waits = waits(&two_turn);
+    rows.push(
+        row(name, "round robin, mean wait", "ms", mean(&turn_waits)).paper(1492.3).bar(Bar::Between(1343.0, 1641.5)),
+    );
+    let part: Vec<f64> =
+        waits(&two_score).iter().zip(&turn_waits).map(|(score, turn)| 100.0 * (1.0 - score / turn)).collect();
+    rows.push(
+        row(name, "score below round robin, least over runs", "%", least(&part)).paper(98.2).bar(Bar::AtLeast(95.0)),
+    );
+    rows.push(row(name, "score, mean wait", "ms", mean(&waits(&two_score))).paper(27.4));
+    let random_waits = waits(&two_runs(random, Seen::Reports, PERIOD));
+    rows.push(row(name, "random, mean wait", "ms", mean(&random_waits)).paper(1400.7));
+    let of_member = |runs: &[Outcome], member, of: fn(super::thesis::Steady) -> f64| {
+        runs.iter().map(|run| of(steady(run, member))).collect::<Vec<f64>>()
+    };
+    let slow = of_member(&two_turn, 2, |it| it.mean);
+    rows.push(
+        row(name, "round robin, slow member, mean wait when steady", "ms", mean(&slow))
+            .paper(4664.1)
+            .bar(Bar::Between(4197.7, 5130.5)),
+    );
+
+    let name = "S5.3 scenario 2, 10.44 ms, score when steady";
+    for (member, paper_n, paper_wait) in [(0, 39.8, 3.4), (1, 39.8, 3.7), (2, 20.4, 34.8)] {
+        let (share, wait) = [
+            ("share of the first, worst run", "mean wait of the first, worst run"),
+            ("share of the second, worst run", "mean wait of the second, worst run"),
+            ("share of the slow one, worst run", "mean wait of the slow one, worst run"),
+        ][member];
+        let middle = if member == 2 { 20.0 } else { 40.0 };
+        let shares = of_member(&two_score, member, |it| it.messages as f64 / 5.0);
+        let worst = shares.iter().copied().max_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
+        rows.push(
+            row(name, share, "%", worst.unwrap_or(f64::NAN))
+                .paper(paper_n)
+                .bar(Bar::Between(middle - 3.0, middle + 3.0)),
+        );
+        let waits = of_member(&two_score, member, |it| it.mean);
+        let bar = if member == 2 { 60.0 } else { 20.9 };
+        rows.push(row(name, wait, "ms", most(&waits)).paper(paper_wait).bar(Bar::AtMost(bar)));
+    }
+    let longest = of_member(&two_score, 2, |it| it.longest);
+    rows.push(
+        row(name, "longest wait of the slow one, worst run", "ms", most(&longest)).paper(71.0).bar(Bar::AtMost(120.0)),
+    );
+    let within = longest.iter().filter(|it| **it <= 120.0).count();
+    rows.push(row(name, "runs whose longest wait is within 120 ms", "%", 100.0 * within as f64 / longest.len() as f64));
+
+    let off = closed_form();
+    rows.push(row("S5.4 round robin against k(50 - 3d)", "furthest message", "ms", off).bar(Bar::AtMost(2.0)));
+
+    let of_every = |every, strategy| mean(&over(&|seed| wait(&two(PERIOD, Seen::ReportsEvery(every), seed), strategy)));
+    for (strategy, name) in
+        [(score, "S5.5 score, pings every 0.1 to 5 s"), (adaptive, "S5.5 adaptive, pings every 0.1 to 5 s")]
+    {
+        let all: Vec<f64> = PINGS.iter().map(|every| of_every(*every, strategy)).collect();
+        let worse = all.windows(2).map(|pair| pair[0] - pair[1]).fold(f64::NEG_INFINITY, f64::max);
+        rows.push(row(name, "shorter is worse than longer by, at the most", "ms", worse).bar(Bar::AtMost(0.0)));
+    }
+    let two_adaptive = two_runs(adaptive, Seen::Reports, PERIOD);
+    let differ: Vec<f64> = two_adaptive.iter().map(|run| (steady(run, 0).mean - steady(run, 1).mean).abs()).collect();
+    rows.push(
+        row("S5.5 adaptive: members of equal speed", "difference, worst run", "ms", most(&differ))
+            .bar(Bar::AtMost(2.0)),
+    );
+    let gains = |of: &dyn Fn(u64, GroupStrategy) -> f64| least(&over(&|seed| of(seed, score) - of(seed, adaptive)));
+    let burst = gains(&|seed, strategy| wait(&two(CELL, Seen::Reports, seed).with_burst(7.3, 100), strategy));
+    rows.push(
+        row("S5.5 a burst of 100 between pings: adaptive before score", "least over runs", "ms", burst)
+            .bar(Bar::AtLeast(0.0)),
+    );
+    let slowed =
+        gains(&|seed, strategy| wait(&one(CELL, Seen::Reports, seed).with(What::Slow(4.0), 1, 5.0, 5.0), strategy));
+    rows.push(
+        row("S5.5 a member slows down: adaptive before score", "least over runs", "ms", slowed).bar(Bar::AtLeast(0.0)),
+    );
+
+    let scenario = two(PERIOD, Seen::Silent, 101);
+    let order = |strategy| run(&scenario, strategy).taken.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let expected = order(turn);
+    for (strategy, name) in [(score, "S5.6 score without reports"), (adaptive, "S5.6 adaptive without reports")] {
+        let off = order(strategy).iter().zip(&expected).filter(|(a, b)| a != b).count();
+        rows.push(row(name, "messages not in the order of round robin", "messages", off as f64).bar(Bar::AtMost(0.0)));
+    }
+
+    for period in [PERIOD, PERIOD_OF_TABLE_7] {
+        let name = format!("thesis scenario 2, {:.2} ms", period * 1e3);
+        for (seen, figure, bar) in [
+            (Seen::Reports, "unmodified client, mean wait", 20.0),
+            (Seen::Events, "event-driven client, mean wait", 10.0),
+            (Seen::Acknowledges, "QoS 1, mean wait", 4.0),
+        ] {
+            let waits = waits(&two_runs(adaptive, seen, period));
+            let paper = if seen == Seen::Reports { Some(27.4) } else { None };
+            rows.push(Row {
+                source: Source::Issue,
+                paper,
+                ..row(&name, figure, "ms", mean(&waits)).bar(Bar::AtMost(bar))
+            });
+        }
+    }
+    rows
+}
+
+/// Intervals of reports, in seconds.
+const PINGS: [f64; 8] = [0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0];
+/// The period of the burst and slow-down cells: what a group that is not full can show.
+const CELL: f64 = 0.0125;
+
+/// How far the waits of the slow member's messages are from k(50 - 3d) under round robin, in milliseconds.
+pub fn closed_form() -> f64 {
+    let mut scenario = two(PERIOD, Seen::Reports, 101);
+    (scenario.arrivals, scenario.law) = (Arrivals::Periodic, Law::Deterministic);
+    if let Some(slow) = scenario.workers.last_mut() {
+        slow.mean = 0.050;
+    }
+    let outcome = run(&scenario, GroupStrategy::RoundRobin);
+    let waits = outcome.taken.iter().filter(|(at, wait)| *at == 2 && wait.is_finite()).map(|(_, wait)| *wait);
+    let off = waits.enumerate().map(|(k, wait)| (wait - k as f64 * (0.050 - 3.0 * PERIOD)).abs());
+    off.fold(0.0, f64::max) * 1e3
+}

@@ -1,0 +1,15 @@
+//! Statistics: what a handful of repeats allows one to say.
+//!
+//! *Knows:* numbers. *Must never know:* what they measure.
+//!
+//! Means carry Student's interval, medians a seeded bootstrap; two groups are told apart by Welch or Mann-Whitney, many
+//! comparisons by Holm; "equal" is only what two one-sided tests within a stated margin say (EXPERIMENTS 4). Histograms are
+//! merged, never their percentiles averaged: that is not done here but where they are kept ([`crate::results`]).
+
+mod compare;
+mod describe;
+mod special;
+
+pub use compare::{Equality, Welch, hedges_g, holm, mann_whitney, ratio_interval, tost_ratio, welch};
+pub use describe::{Interval, mean, mean_interval, median, median_interval, quantile, sd, wilson};
+pub use special::{normal_cdf, normal_quantile, t_cdf, t_quantile};

@@ -1,0 +1,414 @@
+//! E1: three classes of traffic through brokers of four protocols (study A).
+
+use std::cmp::Ordering;
+
+use super::group::{Group, name};
+use super::plan::{by, cell, mqtt, of, phases};
+use super::shape::{Found, Shape};
+use crate::cell::{Cell, Driver, Leg, Load, Protocol, Workload};
+use crate::e5::plan::Budget;
+use crate::report::groups::{Stat, short};
+
+/// A class of traffic: its name, and who sends it in the latency part (EXPERIMENTS 3.1, E1).
+struct Class {
+    name: &'static str,
+    /// Publishers, and what each of them sends of what one of the study's does: 200 sensors of 1,000, 1,600 cars of 16,000.
+    calm: (u32, f64),
+}
+
+/// Sizes and distances of messages are those of `thalweg bench gen`, by this seed.
+const CLASSES: [Class; 3] = [
+    Class { name: "simple", calm: (40, 0.2) },
+    Class { name: "complex", calm: (100, 0.1) },
+    Class { name: "multimedia", calm: (34, 1.0) },
+];
+const CLASS_SEED: u64 = 1;
+
+/// Brokers and the protocol each is measured with; the first four stand for the study's.
+const SYSTEMS: [(&str, Protocol); 8] = [
+    ("zmq-proxy", Protocol::Zmtp),
+    ("mosquitto", Protocol::Mqtt),
+    ("rabbitmq", Protocol::Amqp),
+    ("ejabberd", Protocol::Xmpp),
+    ("thalweg", Protocol::Mqtt),
+    ("thalweg", Protocol::Amqp),
+    ("thalweg", Protocol::Stomp),
+    ("thalweg", Protocol::Coap),
+];
+
+/// The cells of E1a, E1b and E1c.
+pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (system, protocol) in SYSTEMS {
+        // CoAP knows neither streams nor flow control: it is asked for latencies, not for floods.
+        let floods = protocol != Protocol::Coap;
+        let leg = if protocol == Protocol::Mqtt { mqtt(0) } else { of(protocol, 0) };
+        for class in &CLASSES {
+            if budget == Budget::Quick && !is_quick(protocol, class) {
+                continue;
+            }
+            if floods {
+                throughput(budget, seed, system, leg, class, &mut cells);
+                ceiling(budget, seed, system, leg, class, &mut cells);
+            }
+            latency(budget, seed, system, leg, class, &mut cells);
+        }
+    }
+    cells
+}
+
+/// Twenty minutes are for everything: XMPP where its statements want it, CoAP once.
+fn is_quick(protocol: Protocol, class: &Class) -> bool {
+    match protocol {
+        Protocol::Xmpp => class.name != "complex",
+        Protocol::Coap => class.name == "simple",
+        _ => true,
+    }
+}
+
+/// Who speaks: as fast as it goes where we have such a client, else a stock library, else the common one.
+fn driver(protocol: Protocol) -> Driver {
+    match protocol {
+        Protocol::Mqtt => Driver::Bare,
+        Protocol::Zmtp | Protocol::Xmpp | Protocol::Dds => Driver::Stock,
+        Protocol::Coap | Protocol::Amqp | Protocol::Stomp => Driver::Common,
+    }
+}
+
+fn throughput(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cells: &mut Vec<Cell>) {
+    let is_ours_beside = system == "thalweg" && leg.protocol != Protocol::Mqtt;
+    if budget == Budget::Quick && (is_ours_beside || leg.protocol == Protocol::Xmpp) {
+        return;
+    }
+    let pairs: &[u32] = match (class.name, budget) {
+        ("simple", Budget::Quick) => &[10, 80, 320],
+        ("complex", Budget::Quick) => &[10, 80],
+        (_, Budget::Quick) => &[320],
+        ("multimedia", Budget::Standard) => &[40, 160, 600],
+        (_, Budget::Standard) => &[10, 40, 160, 600],
+        ("multimedia", Budget::Paper) => &[40, 80, 160, 320, 600],
+        _ => &[10, 20, 40, 80, 160, 320, 600],
+    };
+    let (warmup, measure, repeats) = by(budget, (0.5, 2.0, 1), (0.5, 4.0, 3), (1.0, 300.0, 8));
+    // Cameras take pictures so rarely that a few seconds see none; their publishers are quicker by this, and it is told.
+    let scale = match (class.name, budget) {
+        ("multimedia", Budget::Quick) => 4.0,
+        ("multimedia", _) => 1.0,
+        // The study's ten machines offered up to 522,000 a second; this one has two cores for all.
+        _ => RATE_SCALE,
+    };
+    for pairs in pairs {
+        cell("E1a", system, leg)
+            .at("class", class.name)
+            .at("pairs", pairs)
+            .with(|cell| {
+                // At true speed, so that each publisher begins at a place of the day of its own (A36).
+                cell.load = Load::Replay { speed: 1.0, flows: *pairs, rate_scale: scale };
+                cell.workload = class.workload();
+                cell.driver = driver(leg.protocol);
+                cell.phases = phases(0.3, warmup, measure, 2.0);
+            })
+            .repeats(repeats, seed, cells);
+    }
+}
+
+fn ceiling(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cells: &mut Vec<Cell>) {
+    // S1.1 is about intervals, and about small messages.
+    let quick = if class.name == "simple" && leg.protocol != Protocol::Xmpp { 2 } else { 1 };
+    let (warmup, measure, repeats) = by(budget, (0.5, 2.0, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
+    cell("E1b", system, leg)
+        .at("class", class.name)
+        .at("pairs", 40)
+        .with(|cell| {
+            cell.workload = class.workload();
+            cell.load = Load::Flood { flows: 40 };
+            cell.driver = driver(leg.protocol);
+            cell.phases = phases(0.3, warmup, measure, 2.0);
+        })
+        .repeats(repeats, seed, cells);
+}
+
+fn latency(budget: Budget, seed: u64, system: &str, leg: Leg, class: &Class, cells: &mut Vec<Cell>) {
+    // The study's day lasts 24 minutes here, as EXPERIMENTS E1c has it, in the paper budget.
+    let (measure, repeats) = by(budget, (2.0, 1), (15.0, 3), (1440.0, 8));
+    let (publishers, part) = class.calm;
+    // 40 nets of 200 nodes send up to 6,960 messages a second; the quick run offers a quarter. It has four times as many
+    // images instead: a few seconds see none else.
+    let part = match (budget, class.name) {
+        (Budget::Quick, "multimedia") => part * 4.0,
+        (Budget::Quick, _) => part / 4.0,
+        _ => part,
+    };
+    let warmup = 0.5;
+    cell("E1c", system, leg)
+        .at("class", class.name)
+        .with(|cell| {
+            // A whole day in this time: distances of messages are true, the hours are short.
+            let speed = DAY_S / (warmup + measure);
+            cell.load = Load::Replay { speed, flows: publishers, rate_scale: part };
+            cell.workload = class.workload();
+            cell.driver = driver(leg.protocol);
+            cell.phases = phases(0.3, warmup, measure, 3.0);
+        })
+        .repeats(repeats, seed, cells);
+}
+
+impl Class {
+    fn workload(&self) -> Workload {
+        Workload::Class { name: self.name.to_owned(), seed: CLASS_SEED }
+    }
+}
+
+const DAY_S: f64 = 86_400.0;
+
+/// Part of the study's rate that a publisher of E1a offers here.
+const RATE_SCALE: f64 = 0.25;
+
+/// What became of S1.1 to S1.5.
+pub fn shapes(groups: &[Group]) -> Vec<Shape> {
+    let all = Peaks(groups);
+    vec![
+        Shape {
+            id: "S1.1",
+            what: "small messages: ZMTP delivers more than MQTT, MQTT more than AMQP, AMQP more than XMPP; intervals apart. \
+                   Ours: each protocol not below the study's broker of that protocol",
+            paper: "522,000, 134,000, 30,000, 1,000 messages/s",
+            baseline: order_of_peaks(&all),
+            ours: against_baselines(&all),
+        },
+        Shape {
+            id: "S1.2",
+            what: "without XMPP, the greatest peak as a multiple of the least shrinks with the size of messages, to at most \
+                   1.5",
+            paper: "17.4, 3.2, 1.0 to 1.15",
+            baseline: shrinking(&all, &BASELINES),
+            ours: shrinking(&all, &OURS),
+        },
+        Shape {
+            id: "S1.3",
+            what: "XMPP at least 10 times below MQTT for small messages, at most 2.5 times for images",
+            paper: "134, 1.8",
+            baseline: beside_xmpp(&all),
+            ours: Found::not_asked("not built: there is no front for XMPP"),
+        },
+        Shape {
+            id: "S1.4",
+            what: "MQTT and ZMTP: 90 % within 1 ms for simple and complex messages; AMQP: 65 % within 1 ms, 90 % within 3; \
+                   images: 90 % within 100 ms. Ours: MQTT's figures on every protocol",
+            paper: "more than 90 %; about 70 % and 90 %; more than 90 %",
+            baseline: latencies(groups, &BASELINES, false),
+            ours: latencies(groups, &OURS, true),
+        },
+        Shape {
+            id: "S1.5",
+            what: "throughput rises with the number of pairs until it is saturated, and does not fall by more than 20 % then",
+            paper: "figures",
+            baseline: plateau(groups, &BASELINES),
+            ours: plateau(groups, &OURS),
+        },
+    ]
+}
+
+const BASELINES: [(&str, Protocol); 4] = [SYSTEMS[0], SYSTEMS[1], SYSTEMS[2], SYSTEMS[3]];
+const OURS: [(&str, Protocol); 3] = [SYSTEMS[4], SYSTEMS[5], SYSTEMS[6]];
+
+/// The most that each system delivered of each class.
+struct Peaks<'g>(&'g [Group]);
+
+impl Peaks<'_> {
+    fn of(&self, class: &str, (system, protocol): (&str, Protocol)) -> Option<Stat> {
+        self.0
+            .iter()
+            .filter(|group| ["E1a", "E1b"].contains(&group.cell.experiment.as_str()))
+            .filter(|group| group.cell.system == system && group.cell.publish.protocol == protocol)
+            .filter(|group| group.cell.axes.get("class").is_some_and(|name| name == class))
+            .filter_map(Group::delivered_per_s)
+            .max_by(|a, b| a.mean.partial_cmp(&b.mean).unwrap_or(Ordering::Equal))
+    }
+}
+
+fn order_of_peaks(peaks: &Peaks<'_>) -> Found {
+    let known: Vec<(Protocol, Stat)> =
+        BASELINES.iter().filter_map(|system| Some((system.1, peaks.of("simple", *system)?))).collect();
+    if known.len() < 2 {
+        return Found::nothing();
+    }
+    let figures: Vec<String> = known.iter().map(|(protocol, stat)| format!("{} {stat}", name(*protocol))).collect();
+    let mut faults = Vec::new();
+    let mut touching = false;
+    for pair in known.windows(2) {
+        let [(upper, more), (lower, less)] = pair else { continue };
+        if more.mean <= less.mean {
+            faults.push(format!("{} is not above {}", name(*upper), name(*lower)));
+        }
+        let reach = [more.half, less.half].into_iter().map(|half| if half.is_nan() { 0.0 } else { half }).sum::<f64>();
+        touching |= more.mean - less.mean < reach || more.half.is_nan() || less.half.is_nan();
+    }
+    let mut found = Found::judged(format!("{}/s", figures.join(", ")), &faults);
+    if known.len() < BASELINES.len() {
+        let missing: Vec<&str> = BASELINES
+            .iter()
+            .filter(|system| known.iter().all(|(protocol, _)| *protocol != system.1))
+            .map(|system| name(system.1))
+            .collect();
+        found = found.under(format!("without {}", missing.join(" and ")));
+    }
+    if touching { found.under("the order of the means; intervals of so few repeats are not apart") } else { found }
+}
+
+fn against_baselines(peaks: &Peaks<'_>) -> Found {
+    let pairs = [(SYSTEMS[4], SYSTEMS[1]), (SYSTEMS[5], SYSTEMS[2])];
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    for (ours, theirs) in pairs {
+        let (Some(mine), Some(other)) = (peaks.of("simple", ours), peaks.of("simple", theirs)) else { continue };
+        figures.push(format!("{} {mine}, {} {other}", name(ours.1), theirs.0));
+        let reach = [mine.half, other.half].into_iter().filter(|half| half.is_finite()).sum::<f64>();
+        if mine.mean + reach < other.mean {
+            faults.push(format!("{} is below {}", name(ours.1), theirs.0));
+        }
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::judged(format!("{}/s", figures.join("; ")), &faults),
+    }
+}
+
+fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
+    let mut ratios = Vec::new();
+    for class in &CLASSES {
+        let means: Vec<f64> = systems
+            .iter()
+            .filter(|system| system.1 != Protocol::Xmpp)
+            .filter_map(|system| Some(peaks.of(class.name, *system)?.mean))
+            .filter(|mean| *mean > 0.0)
+            .collect();
+        if means.len() < 2 {
+            return Found::nothing();
+        }
+        let (most, least) = (means.iter().copied().fold(0.0, f64::max), means.iter().copied().fold(f64::MAX, f64::min));
+        ratios.push(most / least);
+    }
+    let mut faults = Vec::new();
+    if !ratios.is_sorted_by(|a, b| a > b) {
+        faults.push("it does not shrink from class to class".to_owned());
+    }
+    if ratios.last().is_some_and(|last| *last > 1.5) {
+        faults.push("images still differ by more than 1.5; here nobody is limited by what cameras offer".to_owned());
+    }
+    Found::judged(ratios.iter().map(|ratio| short(*ratio)).collect::<Vec<_>>().join(", "), &faults)
+}
+
+fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
+    let ratio = |class| Some(peaks.of(class, SYSTEMS[1])?.mean / peaks.of(class, SYSTEMS[3])?.mean);
+    let (Some(small), Some(image)) = (ratio("simple"), ratio("multimedia")) else { return Found::nothing() };
+    let mut faults = Vec::new();
+    if small < 10.0 {
+        faults.push("less than 10 times for small messages".to_owned());
+    }
+    if image > 2.5 {
+        faults.push("more than 2.5 times for images".to_owned());
+    }
+    Found::judged(format!("{}, {}", short(small), short(image)), &faults)
+}
+
+fn latencies(groups: &[Group], systems: &[(&str, Protocol)], all_as_mqtt: bool) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    for group in groups.iter().filter(|group| group.cell.experiment == "E1c") {
+        let protocol = group.cell.publish.protocol;
+        if !systems.contains(&(group.cell.system.as_str(), protocol)) || protocol == Protocol::Xmpp {
+            continue;
+        }
+        let class = group.cell.axes.get("class").map_or("", String::as_str);
+        let bars: &[(f64, f64)] = match (class, protocol) {
+            ("multimedia", _) => &[(90.0, 100e3)],
+            (_, Protocol::Amqp) if !all_as_mqtt => &[(65.0, 1e3), (90.0, 3e3)],
+            _ => &[(90.0, 1e3)],
+        };
+        for (percent, us) in bars {
+            let Some(within) = group.percent_within(*us) else { continue };
+            let words = format!("{} {class} {within:.1} % within {} ms", name(protocol), us * 1e-3);
+            if within < *percent {
+                faults.push(words.clone());
+            }
+            figures.push(words);
+        }
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::judged(figures.join(", "), &faults),
+    }
+}
+
+fn plateau(groups: &[Group], systems: &[(&str, Protocol)]) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    for (system, protocol) in systems {
+        for class in &CLASSES {
+            let mut points: Vec<(u32, f64)> = groups
+                .iter()
+                .filter(|group| group.cell.experiment == "E1a" && group.cell.system == *system)
+                .filter(|group| group.cell.publish.protocol == *protocol)
+                .filter(|group| group.cell.axes.get("class").is_some_and(|name| name == class.name))
+                .filter_map(|group| Some((group.cell.load.flows(), group.delivered_per_s()?.mean)))
+                .collect();
+            points.sort_by_key(|point| point.0);
+            if points.len() < 2 {
+                continue;
+            }
+            let (mut best, mut fall) = (0.0_f64, 0.0_f64);
+            for (_, rate) in &points {
+                best = best.max(*rate);
+                fall = fall.max(1.0 - rate / best);
+            }
+            let words = format!("{system} {} {}: falls by {:.0} % at most", name(*protocol), class.name, 100.0 * fall);
+            if fall > 0.2 {
+                faults.push(words.clone());
+            }
+            figures.push(words);
+        }
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::judged(figures.join(", "), &faults).under("of the points that count"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Plan;
+
+    #[test]
+    fn every_class_has_its_sizes_and_its_distances() {
+        let cells = cells(Budget::Quick, 7);
+        assert!(cells.iter().all(|cell| matches!(cell.workload, Workload::Class { .. })));
+        let of = |experiment: &str, class: &str| {
+            let is_it = |cell: &&Cell| cell.experiment == experiment && cell.axes["class"] == class;
+            cells.iter().find(is_it).expect("it is there")
+        };
+        let sent = |cell: &Cell| Plan::of(cell).expect("a plan").schedule().expect("times").collect::<Vec<_>>();
+        let mean = |items: &[crate::load::Item]| {
+            items.iter().map(|item| f64::from(item.size)).sum::<f64>() / items.len() as f64
+        };
+        // A part of the day's mean of a thousand sensors that send on change; they differ by where they begin.
+        let simple = sent(of("E1a", "simple"));
+        assert!(simple.iter().all(|item| item.size == 36));
+        let complex = sent(of("E1a", "complex"));
+        assert!((mean(&complex) / 727.0 - 1.0).abs() < 0.1, "{}", mean(&complex));
+        assert!(complex.iter().any(|item| item.size < 260) && complex.iter().any(|item| item.size > 1000));
+        let images = sent(of("E1a", "multimedia"));
+        assert!((mean(&images) / 54_000.0 - 1.0).abs() < 0.25, "{}", mean(&images));
+        // Two repeats of a cell have the same day and other places in it.
+        let mut again = of("E1a", "simple").clone();
+        again.seed += 1;
+        assert_ne!(sent(&again), simple);
+        // The whole day passes in a cell of E1c: few messages in its first hours, more at its noon.
+        let calm = of("E1c", "simple");
+        let items = sent(calm);
+        let end = calm.phases.warmup_ns + calm.phases.measure_ns;
+        let within = |from: f64, to: f64| {
+            let is_in = |item: &&crate::load::Item| (from..to).contains(&(item.at as f64 / end as f64 * 24.0));
+            items.iter().filter(is_in).count() as f64 / (to - from)
+        };
+        assert!(within(11.0, 14.0) > 1.8 * within(0.5, 4.5), "{} {}", within(11.0, 14.0), within(0.5, 4.5));
+    }
+}

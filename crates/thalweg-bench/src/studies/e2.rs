@@ -1,0 +1,461 @@
+//! E2a to E2c: delay and bytes of MQTT and CoAP through a link that loses packets (study B).
+
+use super::fragments;
+use super::group::Group;
+use super::plan::{by, cell, coap, lossy, mqtt, phases};
+use super::shape::{Found, Shape};
+use crate::cell::{Cell, Leg, Protocol};
+use crate::e5::plan::Budget;
+use crate::report::groups::{Stat, short};
+
+/// Losses in percent.
+pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
+/// Sizes of E2c.
+pub const SIZES: [u32; 9] = [20, 60, 200, 600, 1200, 2000, 4000, 8000, 16_000];
+/// Ethernet bytes that EXPERIMENTS 3.2 reckons for 60 bytes without loss, both legs: QoS 0, 1, 2, CON, NON.
+pub const RECKONED_60: [(&str, f64); 5] =
+    [("MQTT QoS 0", 410.0), ("MQTT QoS 1", 554.0), ("MQTT QoS 2", 834.0), ("CoAP CON", 334.0), ("CoAP NON", 288.0)];
+/// The same for QoS 1 and CON by [`SIZES`]; CON in IP fragments.
+pub const RECKONED_QOS1: [f64; 9] = [474.0, 554.0, 836.0, 1636.0, 2836.0, 4568.0, 8832.0, 17_360.0, 34_548.0];
+/// CON in IP fragments, by [`SIZES`].
+pub const RECKONED_CON: [f64; 9] = [254.0, 334.0, 614.0, 1414.0, 2614.0, 4282.0, 8350.0, 16_554.0, 32_894.0];
+
+/// The cells of E2a (delay), E2b (bytes) and E2c (sizes). E2a's and E2b's figures come from the same trials: named E2b.
+pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut wants = |experiment, system: &str, leg: Leg, bytes: u32, loss: f64| {
+        draft(budget, experiment, system, leg, bytes, loss).repeats(by(budget, 1, 3, 5), seed, &mut cells);
+    };
+    let ways = [mqtt(0), mqtt(1), mqtt(2), coap(true), coap(false)];
+    for loss in LOSSES {
+        for leg in ways {
+            wants("E2b", "thalweg", leg, 60, loss);
+            wants("E2b", baseline(leg), leg, 60, loss);
+        }
+        for bytes in [600, 2000] {
+            for leg in [mqtt(1), coap(true)] {
+                wants("E2b", "thalweg", leg, bytes, loss);
+                if budget != Budget::Quick || (bytes, leg.protocol) == (2000, Protocol::Mqtt) {
+                    wants("E2b", baseline(leg), leg, bytes, loss);
+                }
+            }
+        }
+        wants("E2b", fragments::SYSTEM, coap(true), 2000, loss);
+    }
+    let losses: &[f64] = if budget == Budget::Quick { &[0.0, 20.0] } else { &[0.0, 20.0, 25.0] };
+    for loss in losses {
+        // 60, 600 and 2,000 bytes are in E2b.
+        for bytes in SIZES.into_iter().filter(|bytes| ![60, 600, 2000].contains(bytes)) {
+            for leg in [mqtt(1), coap(true)] {
+                wants("E2c", "thalweg", leg, bytes, *loss);
+                if budget != Budget::Quick || (*loss == 0.0 && [200, 1200, 16_000].contains(&bytes)) {
+                    wants("E2c", baseline(leg), leg, bytes, *loss);
+                }
+            }
+        }
+        wants("E2c", fragments::SYSTEM, coap(true), 4000, *loss);
+    }
+    for loss in by(budget, vec![0.0, 20.0, 25.0], LOSSES.to_vec(), LOSSES.to_vec()) {
+        for leg in [mqtt(1), coap(true)] {
+            // One flow, ten a second: what waits behind a lost packet waits with it.
+            let quick = draft(budget, "E2a", "thalweg", leg, 60, loss).at("rate", "10/s").open(10.0, 1);
+            quick.repeats(by(budget, 1, 3, 5), seed, &mut cells);
+        }
+        // A broker whose notifications wait for 2 s as RFC 7252 says, not as long as round trips suggest.
+        let patient = draft(budget, "E2a", "thalweg", coap(true), 60, loss).at("timer", "rfc7252");
+        patient.with(unadapted).repeats(by(budget, 1, 3, 5), seed, &mut cells);
+    }
+    cells
+}
+
+fn draft(budget: Budget, experiment: &str, system: &str, leg: Leg, bytes: u32, loss: f64) -> super::plan::Draft {
+    // Many slow flows keep up the load without what RFC 7252's NSTART of 1 does to a quick one (EXPERIMENTS, E2).
+    let (flows, rate, measure, drain) =
+        by(budget, (100, 0.05, 40.0, 60.0), (100, 0.05, 120.0, 100.0), (100, 0.05, 600.0, 100.0));
+    cell(experiment, system, leg).at("loss", format!("{loss}%")).payload(bytes).open(rate, flows).with(|cell| {
+        cell.link = lossy(loss);
+        cell.phases = phases(1.0, 0.0, measure, drain);
+    })
+}
+
+fn unadapted(cell: &mut Cell) {
+    cell.broker_settings.insert("coap.adaptive_timeout".to_owned(), "false".to_owned());
+}
+
+/// Whose broker stands for the study's.
+fn baseline(leg: Leg) -> &'static str {
+    if leg.protocol == Protocol::Coap { "libcoap" } else { "mosquitto" }
+}
+
+/// One of the two columns.
+#[derive(Clone, Copy)]
+struct Column<'g> {
+    groups: &'g [Group],
+    is_ours: bool,
+}
+
+impl<'g> Column<'g> {
+    fn get(self, way: &str, bytes: u32, loss: f64) -> Option<&'g Group> {
+        self.all().find(|group| {
+            group.way() == way
+                && group.payload() == Some(bytes)
+                && group.loss_percent() == loss
+                && group.cell.experiment != "E2a"
+        })
+    }
+
+    fn variant(self, way: &str, axis: &str, loss: f64) -> Option<&'g Group> {
+        self.all().find(|group| {
+            group.way() == way
+                && group.loss_percent() == loss
+                && group.cell.experiment == "E2a"
+                && group.cell.axes.contains_key(axis)
+        })
+    }
+
+    fn all(self) -> impl Iterator<Item = &'g Group> {
+        self.groups
+            .iter()
+            .filter(|group| group.cell.experiment.starts_with("E2"))
+            .filter(move |group| (group.cell.system == "thalweg") == self.is_ours)
+            .filter(|group| group.cell.system != fragments::SYSTEM)
+    }
+
+    /// Bytes of CON in IP fragments, whose both ends are this laboratory's.
+    fn fragments(self, bytes: u32, loss: f64) -> Option<Stat> {
+        let is_of = |group: &&Group| {
+            (group.cell.system == fragments::SYSTEM, group.payload(), group.loss_percent()) == (true, Some(bytes), loss)
+        };
+        self.groups.iter().find(is_of)?.wire_bytes()
+    }
+
+    fn bytes(self, way: &str, bytes: u32, loss: f64) -> Option<Stat> {
+        self.get(way, bytes, loss)?.wire_bytes()
+    }
+
+    fn delay(self, way: &str, loss: f64) -> Option<Stat> {
+        self.get(way, 60, loss)?.mean_ms()
+    }
+}
+
+/// What became of S2.0 to S2.6.
+pub fn shapes(groups: &[Group]) -> Vec<Shape> {
+    let column = |is_ours| Column { groups, is_ours };
+    let both = |judge: fn(Column<'_>) -> Found| (judge(column(false)), judge(column(true)));
+    let shape = |id, what, paper, (baseline, ours)| Shape { id, what, paper, baseline, ours };
+    vec![
+        shape(
+            "S2.0",
+            "60 B: QoS 1, QoS 2 and CON deliver everything at every loss (99.5 %), QoS 0 too; NON (1 - p)² of it",
+            "100 % (MQTT 1 and CON)",
+            both(delivery),
+        ),
+        shape("S2.1", "60 B: the mean delay of QoS 1 and of CON grows with the loss", "figure only", both(growth)),
+        shape(
+            "S2.2",
+            "60 B: with little loss MQTT is quicker, with much loss CoAP",
+            "figure only; with today's TCP and RFC 7252's waits the change is not expected at low rates (EXPERIMENTS 3.2)",
+            both(crossing),
+        ),
+        shape(
+            "S2.3",
+            "60 B, up to 5 % loss: QoS 2 takes more bytes than QoS 1, QoS 1 more than QoS 0; near 834, 554, 410",
+            "figure only; reckoned 834, 554, 410 B",
+            both(by_qos),
+        ),
+        shape(
+            "S2.4",
+            "60 B: CON takes fewer bytes than QoS 1 at every loss up to 25 %",
+            "figure only; reckoned 1.66 times fewer without loss, 1.36 at 25 %",
+            both(small),
+        ),
+        shape(
+            "S2.5",
+            "2000 B and at least 10 % loss: QoS 1 takes fewer bytes than CON without block-wise transfer (in IP fragments)",
+            "figure only; reckoned 6,091 and 9,401 B at 25 %",
+            both(large),
+        ),
+        shape(
+            "S2.6",
+            "without loss the bytes per byte of payload fall with its size, to about 2.16 (two legs) at 16 kB",
+            "figure only; reckoned 2.16 (QoS 1), 2.06 (CON)",
+            both(overhead),
+        ),
+    ]
+}
+
+fn delivery(column: Column<'_>) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut is_confirmed = false;
+    for way in ["MQTT QoS 0", "MQTT QoS 1", "MQTT QoS 2", "CoAP CON", "CoAP NON"] {
+        let mut least: Option<(f64, f64)> = None;
+        for loss in LOSSES {
+            let Some(group) = column.get(way, 60, loss) else { continue };
+            let Some(came) = group.delivered_percent() else { continue };
+            if least.is_none_or(|(percent, _)| came.mean < percent) {
+                least = Some((came.mean, loss));
+            }
+            if way == "CoAP NON" {
+                let count: u64 = group.rows.iter().map(|row| row.expected).sum();
+                let through = 1.0 - loss / 100.0;
+                // 99 % of what chance does, and a message more.
+                let reach = |part: f64| 2.576 * (part * (1.0 - part) / count as f64).sqrt() + 1.0 / count as f64;
+                let (both, one) = (through * through, through);
+                let part = came.mean / 100.0;
+                if (part - both).abs() > reach(both) {
+                    // The broker has a notification confirmed now and then (RFC 7641 §4.5), and the first of each
+                    // observation to learn the round trip: between one leg that loses and two.
+                    match part > both && part < one + reach(one) {
+                        true => is_confirmed = true,
+                        false => faults.push(format!(
+                            "NON at {loss} %: {:.1} % came, {:.1} expected",
+                            came.mean,
+                            100.0 * both
+                        )),
+                    }
+                }
+            } else if came.mean < 99.5 {
+                faults.push(format!("{way} at {loss} %: {:.2} %", came.mean));
+            }
+        }
+        if let Some((percent, loss)) = least {
+            figures.push(format!("{way} at least {percent:.2} % (at {loss} %)"));
+        }
+    }
+    let found = match figures.is_empty() {
+        true => return Found::nothing(),
+        false => Found::judged(figures.join(", "), &faults),
+    };
+    match is_confirmed {
+        true => found.under(
+            "NON delivers more than (1 - p)², as some notifications are confirmable: the first of each observation and one in \
+             some (RFC 7641 4.5)",
+        ),
+        false => found,
+    }
+}
+
+fn growth(column: Column<'_>) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    for way in ["MQTT QoS 1", "CoAP CON"] {
+        let means: Vec<(f64, f64, f64)> = LOSSES
+            .iter()
+            .filter_map(|loss| {
+                let group = column.get(way, 60, *loss)?;
+                Some((*loss, group.mean_ms()?.mean, error_ms(group)))
+            })
+            .collect();
+        if means.len() < 3 {
+            continue;
+        }
+        let words: Vec<String> =
+            means.iter().map(|(_, mean, error)| format!("{} ± {}", short(*mean), short(*error))).collect();
+        figures.push(format!("{way} {} ms", words.join(", ")));
+        for pair in means.windows(2) {
+            let [(_, less, one), (loss, more, two)] = pair else { continue };
+            // Means of so few waits, most of them none, vary.
+            if more + one.hypot(*two) < *less {
+                faults.push(format!("{way} is quicker at {loss} % than before it"));
+            }
+        }
+        if let (Some(first), Some(last)) = (means.first(), means.last())
+            && last.1 <= first.1 + first.2.hypot(last.2)
+        {
+            faults.push(format!("{way} is not slower at {} % than at {} %", last.0, first.0));
+        }
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::judged(figures.join("; "), &faults),
+    }
+}
+
+/// Half of the 95 % interval of a mean response time, by the spread of single messages.
+fn error_ms(group: &Group) -> f64 {
+    let (count, squares) = group.rows.iter().fold((0.0, 0.0), |(count, squares), row| {
+        let of = row.response.count as f64;
+        (count + of, squares + of * (row.response.sd * 1e-3).powi(2))
+    });
+    if count > 0.0 { 1.96 * (squares / count / count).sqrt() } else { 0.0 }
+}
+
+fn crossing(column: Column<'_>) -> Found {
+    let pair = |loss| Some((column.delay("MQTT QoS 1", loss)?.mean, column.delay("CoAP CON", loss)?.mean));
+    let (Some(none), Some(much)) = (pair(0.0), pair(25.0)) else { return Found::nothing() };
+    let words = |(mqtt, coap): (f64, f64)| format!("MQTT {}, CoAP {} ms", short(mqtt), short(coap));
+    let mut figures = format!("0 %: {}; 25 %: {}", words(none), words(much));
+    // Under which conditions CoAP is quicker, and under which it is not.
+    let (mut quicker, mut slower) = (Vec::new(), Vec::new());
+    let mut weigh = |condition: String, found: (f64, f64)| {
+        if found.1 < found.0 { quicker.push(condition) } else { slower.push(condition) }
+    };
+    let waits = if column.is_ours { "waits that follow the round trip" } else { "RFC 7252's waits" };
+    weigh(format!("{waits}, 25 %"), much);
+    for loss in [20.0, 25.0] {
+        let variant = |way, axis| Some(column.variant(way, axis, loss)?.mean_ms()?.mean);
+        if let (Some(tcp), Some(coap)) = (variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate")) {
+            figures.push_str(&format!("; {loss} %, one flow of 10/s: {}", words((tcp, coap))));
+            weigh(format!("one flow of 10/s, {loss} %"), (tcp, coap));
+        }
+        if let (Some(tcp), Some(coap)) = (column.delay("MQTT QoS 1", loss), variant("CoAP CON", "timer")) {
+            figures.push_str(&format!("; {loss} %, a broker with RFC 7252's waits: CoAP {} ms", short(coap)));
+            weigh(format!("a broker with RFC 7252's waits, {loss} %"), (tcp.mean, coap));
+        }
+    }
+    let mut faults = Vec::new();
+    if none.0 > none.1 + MARGIN_MS {
+        faults.push(format!("without loss CoAP is quicker by more than {MARGIN_MS} ms"));
+    }
+    if quicker.is_empty() {
+        faults.push("CoAP is never quicker at 20 or 25 % in what was measured".to_owned());
+    }
+    let found = Found::judged(figures, &faults);
+    match slower.is_empty() {
+        true => found,
+        false => found.under(format!("CoAP is quicker with: {}; not with: {}", quicker.join(", "), slower.join(", "))),
+    }
+}
+
+/// "As quick": within this.
+const MARGIN_MS: f64 = 2.0;
+
+fn by_qos(column: Column<'_>) -> Found {
+    let at = |loss| {
+        let of = |way| Some(column.bytes(way, 60, loss)?.mean);
+        Some([of("MQTT QoS 0")?, of("MQTT QoS 1")?, of("MQTT QoS 2")?])
+    };
+    let Some(none) = at(0.0) else { return Found::nothing() };
+    let words =
+        |values: [f64; 3]| values.iter().rev().map(|value| format!("{value:.0}")).collect::<Vec<_>>().join(", ");
+    let mut figures = format!("QoS 2, 1, 0: {} B without loss", words(none));
+    let mut faults = Vec::new();
+    let mut more = Vec::new();
+    for ((way, reckoned), ours) in RECKONED_60.iter().zip(none) {
+        // Reckoned are two pure acknowledgements of TCP, one on each leg. A receiver that is slow to answer, or not slow
+        // enough, sends more of them, of 66 bytes each.
+        let acks = column
+            .get(way, 60, 0.0)
+            .and_then(|group| group.stat(|row| Some(row.more.get("ack_frames")? / row.delivered.max(1) as f64)));
+        let extra = acks.map_or(0.0, |acks| (acks.mean - 2.0).max(0.0));
+        if extra >= 0.05 {
+            more.push(format!("{way} {extra:.1}"));
+        }
+        let off = (ours - 66.0 * extra) / reckoned - 1.0;
+        if off.abs() > NEAR {
+            faults.push(format!("{way} is {:+.0} % off what is reckoned", 100.0 * off));
+        }
+    }
+    if !more.is_empty() {
+        figures.push_str(&format!("; of which pure acknowledgements beyond the two reckoned: {}", more.join(", ")));
+    }
+    for (loss, values) in [(0.0, Some(none)), (5.0, at(5.0))] {
+        let Some(values) = values else { continue };
+        if loss > 0.0 {
+            figures.push_str(&format!("; {} at {loss} %", words(values)));
+        }
+        if !values.is_sorted_by(|a, b| a < b) {
+            faults.push(format!("another order at {loss} %"));
+        }
+    }
+    Found::judged(figures, &faults)
+}
+
+/// "Near": within this part.
+const NEAR: f64 = 0.10;
+
+fn small(column: Column<'_>) -> Found {
+    let ratios: Vec<(f64, f64)> = LOSSES
+        .iter()
+        .filter_map(|loss| {
+            let (mqtt, coap) = (column.bytes("MQTT QoS 1", 60, *loss)?, column.bytes("CoAP CON", 60, *loss)?);
+            Some((*loss, mqtt.mean / coap.mean))
+        })
+        .collect();
+    if ratios.is_empty() {
+        return Found::nothing();
+    }
+    let faults: Vec<String> = ratios
+        .iter()
+        .filter(|(_, ratio)| *ratio <= 1.0)
+        .map(|(loss, _)| format!("CON takes as many or more at {loss} %"))
+        .collect();
+    let words: Vec<String> = ratios.iter().map(|(loss, ratio)| format!("{ratio:.2} at {loss} %")).collect();
+    Found::judged(format!("times fewer: {}", words.join(", ")), &faults)
+}
+
+fn large(column: Column<'_>) -> Found {
+    let (mut figures, mut faults, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    for loss in [10.0, 15.0, 20.0, 25.0] {
+        let of = |way| Some(column.bytes(way, 2000, loss)?.mean);
+        let (Some(mqtt), Some(fragments)) = (of("MQTT QoS 1"), column.fragments(2000, loss)) else { continue };
+        figures.push(format!("{loss} %: {mqtt:.0} and {:.0} B", fragments.mean));
+        if mqtt >= fragments.mean {
+            faults.push(format!("QoS 1 takes more at {loss} %"));
+        }
+        blocks.extend(of("CoAP CON").map(|blocks| format!("{blocks:.0} B at {loss} %")));
+    }
+    if figures.is_empty() {
+        return Found::nothing();
+    }
+    let mut figures = format!("QoS 1 and fragments: {}", figures.join(", "));
+    if !blocks.is_empty() {
+        figures.push_str(&format!(
+            "; block-wise (RFC 7959) a lost packet costs one block, not the message: CON {}",
+            blocks.join(", ")
+        ));
+    }
+    let crossing = LOSSES.into_iter().find(|loss| {
+        let of = |way| Some(column.bytes(way, 600, *loss)?.mean);
+        of("MQTT QoS 1").zip(of("CoAP CON")).is_some_and(|(mqtt, coap)| mqtt < coap)
+    });
+    if column.get("CoAP CON", 600, 25.0).is_some() {
+        figures.push_str(&match crossing {
+            Some(loss) => format!("; 600 B: QoS 1 takes less from {loss} % on (reckoned: about 15 %)"),
+            None => "; 600 B: QoS 1 never takes less (reckoned: from about 15 % on)".to_owned(),
+        });
+    }
+    Found::judged(figures, &faults)
+}
+
+fn overhead(column: Column<'_>) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let of = |way: &str, size: u32| Some(column.bytes(way, size, 0.0)?.mean / f64::from(size));
+    let along = |ratios: &[(u32, f64)]| {
+        ratios.iter().map(|(size, ratio)| format!("{size} B {ratio:.2}")).collect::<Vec<_>>().join(", ")
+    };
+    let mqtt: Vec<(u32, f64)> = SIZES.into_iter().filter_map(|size| Some((size, of("MQTT QoS 1", size)?))).collect();
+    // Above a block of 1,024 bytes the study's CON goes in fragments.
+    let con: Vec<(u32, f64)> = SIZES
+        .into_iter()
+        .filter_map(|size| match size {
+            0..=1024 => Some((size, of("CoAP CON", size)?)),
+            _ => Some((size, column.fragments(size, 0.0)?.mean / f64::from(size))),
+        })
+        .collect();
+    for (way, ratios) in [("QoS 1", mqtt), ("CON, in fragments above 1,024 B", con)] {
+        if ratios.len() < 3 {
+            continue;
+        }
+        figures.push(format!("{way}: {}", along(&ratios)));
+        if !ratios.is_sorted_by(|a, b| a.1 > b.1) {
+            faults.push(format!("{way} does not fall all along"));
+        }
+        if let Some((16_000, ratio)) = ratios.last()
+            && (ratio / AT_16_KB - 1.0).abs() > NEAR
+        {
+            faults.push(format!("{way} at 16 kB is not near {AT_16_KB}"));
+        }
+    }
+    let blocks: Vec<(u32, f64)> =
+        SIZES.into_iter().filter(|size| *size > 1024).filter_map(|size| Some((size, of("CoAP CON", size)?))).collect();
+    if !blocks.is_empty() && !figures.is_empty() {
+        figures.push(format!("block-wise, which the study had not, stays at what a block costs: {}", along(&blocks)));
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::judged(figures.join("; "), &faults),
+    }
+}
+
+/// Reckoned for QoS 1, both legs.
+const AT_16_KB: f64 = 2.16;

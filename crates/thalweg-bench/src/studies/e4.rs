@@ -1,0 +1,272 @@
+//! E4: one device that publishes and hears itself, over MQTT, AMQP and STOMP (study D).
+
+use super::group::{Group, client, name};
+use super::plan::{by, cell, mqtt, of, phases};
+use super::shape::{Found, Shape};
+use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
+use crate::e5::plan::Budget;
+use crate::report::groups::{Stat, short};
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp];
+
+/// Namespaces, so that bytes are counted, and nothing else.
+const LAN: Link = Link { namespaces: true, ..Link::LOOPBACK };
+
+/// The cells of E4a (sizes) and E4b (intervals).
+pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
+    let sizes: Vec<u32> = match budget {
+        Budget::Quick => vec![200, 350, 750, 1000],
+        Budget::Standard => (200..=1000).step_by(100).collect(),
+        Budget::Paper => (200..=1000).step_by(50).collect(),
+    };
+    let intervals: &[u64] = by(budget, &[20, 100, 500], &[50, 100, 250, 500, 1000], &[50, 100, 250, 500, 1000]);
+    let mut cells = Vec::new();
+    for system in ["thalweg", "rabbitmq"] {
+        // RabbitMQ takes ten seconds of a processor to start: in a quick run, the ends only.
+        let is_slow = system == "rabbitmq" && budget == Budget::Quick;
+        for protocol in PROTOCOLS {
+            let drivers: &[Driver] = if is_slow { &[Driver::Stock] } else { &[Driver::Common, Driver::Stock] };
+            for driver in drivers.iter().copied() {
+                for size in sizes.iter().filter(|size| !is_slow || [200, 1000].contains(*size)) {
+                    let interval = by(budget, 20, 100, 250);
+                    loops(budget, seed, "E4a", (system, protocol, driver), *size, interval, &mut cells);
+                }
+            }
+            if system == "thalweg" || budget != Budget::Quick {
+                for interval in intervals {
+                    loops(budget, seed, "E4b", (system, protocol, Driver::Common), 1000, *interval, &mut cells);
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn loops(
+    budget: Budget,
+    seed: u64,
+    experiment: &str,
+    (system, protocol, driver): (&str, Protocol, Driver),
+    size: u32,
+    interval_ms: u64,
+    cells: &mut Vec<Cell>,
+) {
+    // The study: 30 times 10 blocks of 10 messages.
+    let is_ours = system == "thalweg";
+    let (messages, repeats) =
+        by(budget, (100, if is_ours { 3 } else { 2 }), (100, if is_ours { 5 } else { 3 }), (300, 10));
+    let leg = match (protocol, system) {
+        // RabbitMQ 3 speaks 3.1.1 only.
+        (Protocol::Mqtt, "rabbitmq") => Leg { version: 3, ..mqtt(1) },
+        (Protocol::Mqtt, _) => mqtt(1),
+        _ => of(protocol, 1),
+    };
+    let measure = (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, by(budget, 8.0, 60.0, 300.0));
+    cell(experiment, system, leg)
+        .at("driver", client(driver).replace(' ', "-"))
+        .at("payload", size)
+        .at("interval", format!("{interval_ms}ms"))
+        .with(|cell| {
+            cell.workload = Workload::Json { bytes: size };
+            cell.load = Load::Closed { think_ns: interval_ms * 1_000_000, flows: 1 };
+            cell.driver = driver;
+            cell.link = LAN;
+            cell.phases = phases(by(budget, 0.5, 2.0, 5.0), 0.3, measure, 3.0);
+        })
+        .repeats(repeats, seed, cells);
+}
+
+/// What became of S4.1 to S4.4.
+pub fn shapes(groups: &[Group]) -> Vec<Shape> {
+    let both = |judge: fn(&[Group], &str) -> Found| (judge(groups, "rabbitmq"), judge(groups, "thalweg"));
+    let shape = |id, what, paper, (baseline, ours)| Shape { id, what, paper, baseline, ours };
+    vec![
+        shape(
+            "S4.1",
+            "the median round trip grows by at most 10 % from 200 to 1000 characters; the order of protocols is told",
+            "STOMP < MQTT < AMQP, hardly depends on size",
+            both(flat),
+        ),
+        shape(
+            "S4.2",
+            "what costs energy per message (bytes, frames, processor time of the client): MQTT not above the others by more than \
+             5 % and the interval",
+            "MQTT lowest at every interval",
+            both(frugal),
+        ),
+        shape(
+            "S4.3",
+            "processor time of the client: told, not judged (it belongs to the client library)",
+            "STOMP lowest at 200 to 300, MQTT from 350 characters",
+            both(processor),
+        ),
+        shape(
+            "S4.4",
+            "memory of the client: told, not judged; the common client is a part of the laboratory's own process",
+            "MQTT lowest at 200, AMQP above 250 characters",
+            both(memory),
+        ),
+    ]
+}
+
+fn of_size<'g>(groups: &'g [Group], system: &str, protocol: Protocol, driver: Driver, size: u32) -> Option<&'g Group> {
+    groups.iter().find(|group| {
+        group.cell.experiment == "E4a"
+            && group.cell.system == system
+            && group.cell.publish.protocol == protocol
+            && group.cell.driver == driver
+            && group.payload() == Some(size)
+    })
+}
+
+fn flat(groups: &[Group], system: &str) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut is_noisy = false;
+    for driver in [Driver::Common, Driver::Stock] {
+        let mut order = Vec::new();
+        for protocol in PROTOCOLS {
+            let median = |size| of_size(groups, system, protocol, driver, size)?.stat(|row| Some(row.response.p50));
+            let (Some(short_one), Some(long_one)) = (median(200), median(1000)) else { continue };
+            let slope = 100.0 * (long_one.mean / short_one.mean - 1.0);
+            // Where repeats differ by more than 10 %, a difference of 10 % says nothing.
+            let noise =
+                [short_one, long_one].iter().filter(|stat| stat.half.is_finite()).map(|stat| stat.half).sum::<f64>();
+            is_noisy |= noise > 0.1 * short_one.mean;
+            if slope > 10.0 && long_one.mean - noise > 1.1 * short_one.mean {
+                faults.push(format!("{} with the {} grows by {slope:.0} %", name(protocol), client(driver)));
+            }
+            order.push((protocol, short_one, slope));
+        }
+        order.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+        if !order.is_empty() {
+            let words: Vec<String> = order
+                .iter()
+                .map(|(protocol, stat, slope)| format!("{} {stat} us ({slope:+.0} %)", name(*protocol)))
+                .collect();
+            figures.push(format!("{}: {}", client(driver), words.join(" < ")));
+        }
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false if is_noisy => Found::judged(figures.join("; "), &faults)
+            .under("nothing speaks against it, but repeats differ by more than the 10 % that are asked about"),
+        false => Found::judged(figures.join("; "), &faults),
+    }
+}
+
+/// A cost of a message; its name and unit.
+type Cost = (&'static str, fn(&Row) -> Option<f64>);
+
+const COSTS: [Cost; 3] = [
+    ("B", |row| Some(row.wire_bytes? as f64 / row.delivered.max(1) as f64)),
+    ("frames", |row| Some(row.wire_frames? as f64 / row.delivered.max(1) as f64)),
+    ("us of processor", |row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64)),
+];
+
+fn frugal(groups: &[Group], system: &str) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut points: Vec<(&str, Driver, String)> = groups
+        .iter()
+        .filter(|group| group.cell.experiment.starts_with("E4") && group.cell.system == system)
+        .map(|group| (group.cell.experiment.as_str(), group.cell.driver, point(group)))
+        .collect();
+    points.sort_by(|a, b| (a.0, client(a.1), &a.2).cmp(&(b.0, client(b.1), &b.2)));
+    points.dedup();
+    let (mut held, mut seen) = (0, 0);
+    for (experiment, driver, at) in &points {
+        let of = |protocol: Protocol, cost: fn(&Row) -> Option<f64>| -> Option<Stat> {
+            groups
+                .iter()
+                .find(|group| {
+                    group.cell.experiment == *experiment
+                        && group.cell.system == system
+                        && group.cell.driver == *driver
+                        && group.cell.publish.protocol == protocol
+                        && point(group) == *at
+                })?
+                .stat(cost)
+        };
+        for (unit, cost) in COSTS {
+            let Some(mqtt) = of(Protocol::Mqtt, cost) else { continue };
+            let others: Vec<(Protocol, Stat)> =
+                [Protocol::Amqp, Protocol::Stomp].into_iter().filter_map(|it| Some((it, of(it, cost)?))).collect();
+            for (other, stat) in &others {
+                seen += 1;
+                let noise =
+                    [mqtt, *stat].iter().filter(|stat| stat.half.is_finite()).map(|stat| stat.half).sum::<f64>();
+                match mqtt.mean <= stat.mean * (1.0 + MARGIN) + noise {
+                    true => held += 1,
+                    false => faults.push(format!(
+                        "{at}, {}: MQTT {} {unit}, {} {}",
+                        client(*driver),
+                        short(mqtt.mean),
+                        name(*other),
+                        short(stat.mean)
+                    )),
+                }
+            }
+            if (at.as_str(), *driver, *experiment) == ("1000 B", Driver::Common, "E4a") {
+                let words: Vec<String> =
+                    others.iter().map(|(other, stat)| format!("{} {}", name(*other), short(stat.mean))).collect();
+                figures.push(format!("1000 B: MQTT {}, {} {unit}", short(mqtt.mean), words.join(", ")));
+            }
+        }
+    }
+    match seen {
+        0 => Found::nothing(),
+        _ => {
+            figures.insert(0, format!("{held} of {seen} comparisons"));
+            if faults.len() > FAULTS_MAX {
+                let more = faults.len() - FAULTS_MAX;
+                faults.truncate(FAULTS_MAX);
+                faults.push(format!("and {more} more"));
+            }
+            Found::judged(figures.join("; "), &faults)
+        }
+    }
+}
+
+/// "Not above": within this part.
+const MARGIN: f64 = 0.05;
+/// So many are told one by one.
+const FAULTS_MAX: usize = 4;
+
+fn point(group: &Group) -> String {
+    match group.cell.experiment.as_str() {
+        "E4b" => group.cell.axes.get("interval").cloned().unwrap_or_default(),
+        _ => format!("{} B", group.payload().unwrap_or_default()),
+    }
+}
+
+fn processor(groups: &[Group], system: &str) -> Found {
+    told(groups, system, "us a message", |row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64))
+}
+
+fn memory(groups: &[Group], system: &str) -> Found {
+    told(groups, system, "KiB", |row| {
+        row.more.get("pss_client_kib").or_else(|| row.more.get("rss_client_kib")).copied()
+    })
+}
+
+/// An order that is told, and that nobody has to keep.
+fn told(groups: &[Group], system: &str, unit: &str, of: fn(&Row) -> Option<f64>) -> Found {
+    let mut figures = Vec::new();
+    for driver in [Driver::Common, Driver::Stock] {
+        for size in [200, 1000] {
+            let mut order: Vec<(Protocol, Stat)> = PROTOCOLS
+                .into_iter()
+                .filter_map(|protocol| Some((protocol, of_size(groups, system, protocol, driver, size)?.stat(of)?)))
+                .collect();
+            order.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+            if order.len() > 1 {
+                let words: Vec<String> =
+                    order.iter().map(|(protocol, stat)| format!("{} {stat}", name(*protocol))).collect();
+                figures.push(format!("{}, {size} B: {} {unit}", client(driver), words.join(" < ")));
+            }
+        }
+    }
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::judged(figures.join("; "), &[]).under("told, not judged"),
+    }
+}

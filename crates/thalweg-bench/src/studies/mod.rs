@@ -1,0 +1,100 @@
+//! The studies: which cells they are made of, how they are run, and which of their statements came out.
+//!
+//! *Knows:* what the studies measured and what they said. *Must never know:* how a cell is measured, how a page is drawn.
+
+use crate::cell::Cell;
+use crate::e5::plan::Budget;
+use group::Group;
+use shape::Shape;
+
+pub mod all;
+pub mod e1;
+pub mod e2;
+pub mod e3;
+pub mod e4;
+pub mod fragments;
+pub mod group;
+pub mod plan;
+pub mod pool;
+pub mod shape;
+pub mod suite;
+
+/// A study that is made of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Study {
+    /// Three classes of traffic.
+    E1,
+    /// Loss, MQTT and CoAP.
+    E2,
+    /// Flood, periodic, sporadic, policies.
+    E3,
+    /// One device.
+    E4,
+}
+
+impl Study {
+    /// All of them.
+    pub const ALL: [Study; 4] = [Study::E1, Study::E2, Study::E3, Study::E4];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Study::E1 => "E1",
+            Study::E2 => "E2",
+            Study::E3 => "E3",
+            Study::E4 => "E4",
+        }
+    }
+
+    /// What it is about, for a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Study::E1 => "E1: three classes of traffic",
+            Study::E2 => "E2: MQTT and CoAP through a link that loses packets",
+            Study::E3 => "E3: flood, periodic and sporadic traffic over 95 Mbit/s",
+            Study::E4 => "E4: MQTT, AMQP and STOMP on one device",
+        }
+    }
+
+    /// Its cells, in an order drawn from the seed.
+    pub fn cells(self, budget: Budget, seed: u64) -> Vec<Cell> {
+        let mut cells = match self {
+            Study::E1 => e1::cells(budget, seed),
+            Study::E2 => e2::cells(budget, seed),
+            Study::E3 => e3::cells(budget, seed),
+            Study::E4 => e4::cells(budget, seed),
+        };
+        plan::shuffle(&mut cells, seed);
+        cells
+    }
+
+    /// What became of its statements.
+    pub fn shapes(self, groups: &[Group]) -> Vec<Shape> {
+        match self {
+            Study::E1 => e1::shapes(groups),
+            Study::E2 => e2::shapes(groups),
+            Study::E3 => e3::shapes(groups),
+            Study::E4 => e4::shapes(groups),
+        }
+    }
+
+    /// How many of its cells may run side by side, because they take next to nothing of the machine.
+    pub fn abreast(self) -> usize {
+        match self {
+            Study::E1 | Study::E3 => 1,
+            // They wait for lost packets.
+            Study::E2 => 40,
+            // Their round trips are short and feel each other.
+            Study::E4 => 4,
+        }
+    }
+
+    /// The study that an experiment belongs to: `E2b` to E2.
+    pub fn of(experiment: &str) -> Option<Study> {
+        Self::ALL.into_iter().find(|study| {
+            experiment
+                .strip_prefix(study.name())
+                .is_some_and(|rest| rest.len() < 2 && rest.chars().all(|c| c.is_ascii_lowercase()))
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! What cells of all studies are made of, and how many repeats they get.
+
+use std::time::Duration;
+
+use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::e5::plan::Budget;
+use crate::sim::random::Random;
+
+/// A cell that is being described.
+#[derive(Clone, Debug)]
+pub struct Draft(Cell);
+
+/// What every cell begins as: one flow over the loopback.
+pub fn cell(experiment: &str, system: &str, leg: Leg) -> Draft {
+    Draft(Cell {
+        experiment: experiment.to_owned(),
+        axes: [("system".to_owned(), system.to_owned()), ("way".to_owned(), short_way(&leg))].into(),
+        repeat: 0,
+        seed: 0,
+        system: system.to_owned(),
+        broker_settings: Default::default(),
+        cpus: (None, None),
+        driver: Driver::Common,
+        publish: leg,
+        subscribe: leg,
+        link: Link::LOOPBACK,
+        workload: Workload::Fixed { bytes: 60 },
+        load: Load::Closed { think_ns: 0, flows: 1 },
+        phases: phases(0.3, 0.5, 3.0, 3.0),
+        fan_out: 1,
+        calls: None,
+    })
+}
+
+impl Draft {
+    /// Says where it is on an axis.
+    pub fn at(mut self, axis: &str, value: impl ToString) -> Draft {
+        self.0.axes.insert(axis.to_owned(), value.to_string());
+        self
+    }
+
+    /// Says what is different about it.
+    pub fn with(mut self, change: impl FnOnce(&mut Cell)) -> Draft {
+        change(&mut self.0);
+        self
+    }
+
+    /// Payloads of this size.
+    pub fn payload(self, bytes: u32) -> Draft {
+        self.at("payload", bytes).with(|cell| cell.workload = Workload::Fixed { bytes })
+    }
+
+    /// Open loop: so many flows, so many messages a second of each.
+    pub fn open(self, rate: f64, flows: u32) -> Draft {
+        self.with(|cell| cell.load = Load::Open { rate, flows, arrivals: "periodic".to_owned() })
+    }
+
+    /// A number of repeats of it, each with a seed of its own.
+    pub fn repeats(self, count: u32, seed: u64, cells: &mut Vec<Cell>) {
+        for repeat in 0..count {
+            cells.push(Cell { repeat, seed: seed + u64::from(repeat), ..self.0.clone() });
+        }
+    }
+}
+
+/// Settle, warm-up, measure and drain in seconds.
+pub fn phases(settle: f64, warmup: f64, measure: f64, drain: f64) -> Phases {
+    let ns = |seconds: f64| Duration::from_secs_f64(seconds).as_nanos() as u64;
+    Phases { settle_ns: ns(settle), warmup_ns: ns(warmup), measure_ns: ns(measure), drain_ns: ns(drain) }
+}
+
+/// MQTT 5 with the window that is usual.
+pub fn mqtt(qos: u8) -> Leg {
+    Leg { protocol: Protocol::Mqtt, qos, version: 5, window: 20 }
+}
+
+/// CoAP, confirmable or not.
+pub fn coap(is_confirmable: bool) -> Leg {
+    Leg { protocol: Protocol::Coap, qos: u8::from(is_confirmable), version: 5, window: 20 }
+}
+
+/// Any other protocol.
+pub fn of(protocol: Protocol, qos: u8) -> Leg {
+    Leg { protocol, qos, version: 5, window: 20 }
+}
+
+/// Namespaces, and packets lost in both directions.
+pub fn lossy(percent: f64) -> Link {
+    Link { namespaces: true, loss: percent / 100.0, ..Link::LOOPBACK }
+}
+
+/// One of three, by the budget.
+pub fn by<T>(budget: Budget, quick: T, standard: T, paper: T) -> T {
+    match budget {
+        Budget::Quick => quick,
+        Budget::Standard => standard,
+        Budget::Paper => paper,
+    }
+}
+
+/// Puts cells into an order drawn from the seed, all first repeats before all second ones.
+pub fn shuffle(cells: &mut [Cell], seed: u64) {
+    let mut random = Random::new(seed);
+    // Fisher and Yates.
+    for last in (1..cells.len()).rev() {
+        cells.swap(last, (random.draw() % (last as u64 + 1)) as usize);
+    }
+    cells.sort_by_key(|cell| cell.repeat);
+}
+
+/// A leg in the letters of a file name.
+fn short_way(leg: &Leg) -> String {
+    match (leg.protocol, leg.qos) {
+        (Protocol::Mqtt, qos) if leg.window == 1 => format!("mqtt-q{qos}-w1"),
+        (Protocol::Mqtt, qos) => format!("mqtt-q{qos}"),
+        (Protocol::Coap, 0) => "coap-non".to_owned(),
+        (Protocol::Coap, _) => "coap-con".to_owned(),
+        (protocol, qos) => format!("{}-q{qos}", super::group::name(protocol).to_lowercase()),
+    }
+}

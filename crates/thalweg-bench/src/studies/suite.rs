@@ -1,0 +1,198 @@
+//! `thalweg bench suite E1|E2|E3|E4`: cells, trials, a folder, a page.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use serde_json::json;
+
+use super::pool::{self, Room};
+use super::{Study, fragments, group};
+use crate::cell::{Cell, Measured, Protocol, Row, Standing};
+use crate::command::Outcome;
+use crate::e5::suite::{SuiteArgs, unix_seconds};
+use crate::load::SECOND;
+use crate::net::command::stopper;
+use crate::net::nest;
+use crate::results::{self, Writer};
+use crate::{paper, trial};
+
+/// Runs a study; the summary goes to `out`, progress to standard error.
+pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
+    let folder = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-{}", study.name(), unix_seconds())));
+    nest::enter_for(&cells(study, args))?;
+    let stop = stopper();
+    measure(study, args, &folder, &stop)?;
+    let found = paper::render(&folder)?;
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&found.json)?)?,
+        false => out.write_all(found.summary.as_bytes())?,
+    }
+    if !args.quiet {
+        eprintln!("written: {}", folder.join("report.html").display());
+    }
+    Ok(if stop.load(Ordering::Relaxed) { Outcome::Interrupted } else { found.outcome })
+}
+
+/// The cells of a study as the command line wants them.
+pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
+    let mut cells = study.cells(args.budget, args.seed);
+    if let Some(repeats) = args.repeats {
+        let firsts: Vec<Cell> = cells.into_iter().filter(|cell| cell.repeat == 0).collect();
+        let again = |repeat: u32| {
+            firsts.iter().map(move |cell| Cell { repeat, seed: args.seed + u64::from(repeat), ..cell.clone() })
+        };
+        cells = (0..repeats).flat_map(again).collect();
+    }
+    args.counting.apply(&mut cells);
+    if !args.like.is_empty() {
+        cells.retain(|cell| {
+            let key = cell.key();
+            args.like.iter().any(|like| key.contains(like.as_str()) || key.contains(&like.replace(' ', "_")))
+        });
+    }
+    cells
+}
+
+/// Measures whatever a folder does not have yet.
+pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool) -> io::Result<()> {
+    let cells = cells(study, args);
+    if cells.is_empty() {
+        return Err(io::Error::other("no cell is like that"));
+    }
+    let mut about = results::about(study.name(), &cells);
+    about["suite"] = json!(study.name());
+    about["budget"] = json!(format!("{:?}", args.budget).to_lowercase());
+    about["seed"] = json!(args.seed);
+    let mut writer = Writer::open(folder, &about, args.resume)?;
+    let due: Vec<Cell> = cells.into_iter().filter(|cell| !writer.has(cell)).collect();
+    let room = match study.abreast() {
+        1 => Room::ALONE,
+        abreast => Room { abreast, busy_max: BUSY_MAX },
+    };
+    let (begun, mut over) = (Instant::now(), 0);
+    let mut failure = None;
+    let mut take = |cell: &Cell, measured: Measured| {
+        if stop.load(Ordering::Relaxed) && measured.row.standing != Standing::Valid {
+            // It will be measured when the run is resumed.
+            return false;
+        }
+        over += 1;
+        if !args.quiet {
+            let left = begun.elapsed().as_secs_f64() / over as f64 * (due.len() - over) as f64;
+            let words = said(&measured);
+            eprintln!("{}/{}, {left:.0} s left: {}: {words}", over, due.len(), group::name_of(cell));
+        }
+        match writer.write(cell, &measured) {
+            Ok(()) => true,
+            Err(error) => {
+                failure = Some(error);
+                false
+            }
+        }
+    };
+    pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take);
+    writer.finish(stop.load(Ordering::Relaxed))?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// A trial.
+fn attempt(cell: &Cell, stop: &AtomicBool) -> Measured {
+    match cell.publish.protocol {
+        Protocol::Coap if cell.system == fragments::SYSTEM => fragments::run(cell, stop),
+        _ => counted(cell, trial::run(cell, stop)),
+    }
+}
+
+/// Adds what arrived in the whole seconds of the measured phase.
+fn counted(cell: &Cell, mut measured: Measured) -> Measured {
+    let (from, to) = (cell.phases.warmup_ns, cell.phases.warmup_ns + cell.phases.measure_ns);
+    let (first, end) = (from.div_ceil(SECOND) as usize, (to / SECOND) as usize);
+    if let Some(seconds) = measured.seconds.get(first..end.min(measured.seconds.len())).filter(|some| !some.is_empty())
+    {
+        let arrived = seconds.iter().map(|second| second.received).sum::<u64>() as f64 / seconds.len() as f64;
+        measured.row.more.insert(group::ARRIVED.to_owned(), arrived);
+    }
+    measured
+}
+
+/// No trial at all.
+pub(super) fn nothing(standing: Standing) -> Measured {
+    let histogram = || Histogram::new(3).unwrap_or_else(|_| unreachable!("0 to 5 digits"));
+    Measured {
+        row: Row::blank(standing),
+        response: histogram(),
+        service: histogram(),
+        seconds: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+fn said(measured: &Measured) -> String {
+    let row = &measured.row;
+    match &row.standing {
+        Standing::Valid => format!("{} of {}, p99 {:.0} us", row.delivered, row.expected, row.response.p99),
+        Standing::GeneratorLimited(why) => format!("generator-limited: {why}"),
+        Standing::HeldBack(why) => format!("held-back: {why}"),
+        Standing::Invalid(why) => format!("invalid: {why}"),
+        Standing::Absent(how) => format!("absent: {how}"),
+    }
+}
+
+/// Of all cores, by everything that runs side by side (EXPERIMENTS 4, "Budgets").
+const BUSY_MAX: f64 = 0.3;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::e5::plan::Budget;
+
+    #[test]
+    fn no_two_cells_of_a_study_have_one_key() {
+        for study in Study::ALL {
+            for budget in [Budget::Quick, Budget::Standard, Budget::Paper] {
+                let cells = study.cells(budget, 3);
+                let keys: HashSet<String> = cells.iter().map(Cell::key).collect();
+                assert_eq!(keys.len(), cells.len(), "{} {budget:?}", study.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_is_an_order() {
+        for study in Study::ALL {
+            let keys = |seed| study.cells(Budget::Quick, seed).iter().map(Cell::key).collect::<Vec<_>>();
+            assert_eq!(keys(3), keys(3));
+            assert_ne!(keys(3), keys(4));
+        }
+    }
+
+    /// Seconds of a study's cells, as many side by side as may be.
+    fn seconds(study: Study, budget: Budget, there: impl Fn(&Cell) -> bool) -> f64 {
+        let of = |cell: &Cell| {
+            let phases = cell.phases;
+            let starts = if cell.system == "rabbitmq" { 8.0 } else { 1.0 };
+            (phases.settle_ns + phases.warmup_ns + phases.measure_ns) as f64 * 1e-9 + starts
+        };
+        study.cells(budget, 1).iter().filter(|cell| there(cell)).map(of).sum::<f64>() / study.abreast() as f64
+    }
+
+    #[test]
+    fn a_quick_run_of_what_runs_alone_ends_in_minutes() {
+        let there = |cell: &Cell| cell.publish.protocol != Protocol::Xmpp;
+        let both = [Study::E1, Study::E3].map(|study| seconds(study, Budget::Quick, there)).iter().sum::<f64>();
+        assert!(both < 570.0, "{both} s of the 20 minutes");
+    }
+
+    #[test]
+    fn a_standard_run_ends_in_hours() {
+        let minutes = |study| seconds(study, Budget::Standard, |_| true) / 60.0;
+        // E4 waits beside E2; E5 and E2d take half an hour.
+        let all = minutes(Study::E1) + minutes(Study::E3) + minutes(Study::E2).max(minutes(Study::E4)) + 30.0;
+        assert!(all < 220.0, "{all} minutes of four hours (EXPERIMENTS 4), and something for slow ends");
+    }
+}

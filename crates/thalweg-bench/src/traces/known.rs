@@ -1,0 +1,41 @@
+//! The classes of study A without a file: distributions that are made when a cell first asks for them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use super::classes::{Class, Order, generate};
+use super::trace::{Body, Trace};
+
+/// The day of one of its publishers: 1,000 sensors, 16,000 cars of one company or the other, 10 cameras.
+pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
+    let class = match name {
+        "simple" => Class::Simple,
+        "complex" => Class::Complex,
+        "multimedia" => Class::Multimedia,
+        _ => return Err(format!("there is no class {name:?}: simple, complex, multimedia")),
+    };
+    let mut days = DAYS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(day) = days.get(&(name.to_owned(), seed)) {
+        return Ok(day.clone());
+    }
+    let usual = Order::of(class, seed);
+    // One publisher of the study stands for ten cameras (EXPERIMENTS 2, item 3).
+    let members = if class == Class::Multimedia { 10 } else { usual.members };
+    let day = Arc::new(generate(&Order { is_binned: true, members, ..usual })?);
+    days.insert((name.to_owned(), seed), day.clone());
+    Ok(day)
+}
+
+/// Messages a second of a source, over the whole of a trace of distributions and all of its kinds; 0 for any other.
+pub fn mean_rate(trace: &Trace) -> f64 {
+    match &trace.body {
+        Body::Bins(bins) => crate::stats::mean(&bins.iter().flatten().map(|bin| bin.rate).collect::<Vec<_>>()),
+        Body::Messages(_) => 0.0,
+    }
+}
+
+/// To make one takes a second: nobody needs more than one of each.
+static DAYS: LazyLock<Mutex<Days>> = LazyLock::new(Mutex::default);
+
+/// By name and seed.
+type Days = BTreeMap<(String, u64), Arc<Trace>>;

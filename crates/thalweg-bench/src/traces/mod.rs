@@ -1,0 +1,20 @@
+//! Traces: what sources of the studies send and when (EXPERIMENTS E1), written as text, read and replayed.
+//!
+//! *Knows:* the three classes of study A and some plain ones, the text format. *Must never know:* protocols.
+//!
+//! ```text
+//!  class, seed ──> classes (models of sources) ──> trace (text) ──> replay: time, flow, size
+//! ```
+
+mod classes;
+pub mod command;
+pub mod known;
+mod quantiles;
+pub mod replay;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub use classes::{Class, Order, availability, daylight, generate, image_factor};
+pub use quantiles::Quantiles;
+pub use trace::{BIN_S, Bin, Body, Message, Trace};

@@ -1,0 +1,197 @@
+//! The text of a trace.
+//!
+//! ```text
+//!   # thalweg trace 1                       first line
+//!   # class: multimedia                     what it is, for people: KEY: VALUE
+//!   # form: messages                        or bins; `form` and `columns` must be there
+//!   # columns: at_us source bytes
+//!   1200 0 53212                            a message: microseconds from the beginning, ascending; source from 0; bytes
+//!
+//!   # form: bins
+//!   # columns: start_s kind rate_per_s gaps sizes
+//!   0 0 348.2 0.0001,0.05,… 36,36,…         what one source of a kind does from there for 15 minutes: messages a second,
+//!                                           quantiles of its gaps (mean 1) and of its sizes in bytes, at Quantiles::LEVELS
+//! ```
+//! Flow `f` is a source of kind `f` modulo kinds. All bins are 900 s long; a bin is told for every kind.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use super::quantiles::Quantiles;
+
+/// A trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// Lines of the head: key, value.
+    pub about: Vec<(String, String)>,
+    /// What happens.
+    pub body: Body,
+}
+
+/// What happens in a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Every message, in the order of times.
+    Messages(Vec<Message>),
+    /// Distributions: `bins[n][kind]` from 900·n s on.
+    Bins(Vec<Vec<Bin>>),
+}
+
+/// A message of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Microseconds since the beginning.
+    pub at_us: u64,
+    /// Who sends it.
+    pub source: u32,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// What a source does in 15 minutes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bin {
+    /// Messages a second.
+    pub rate: f64,
+    /// Gaps, with a mean of one.
+    pub gaps: Quantiles,
+    /// Bytes.
+    pub sizes: Quantiles,
+}
+
+/// Seconds of a bin.
+pub const BIN_S: u64 = 900;
+
+impl Trace {
+    /// Writes it.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{FIRST}")?;
+        for (key, value) in &self.about {
+            writeln!(out, "# {key}: {value}")?;
+        }
+        match &self.body {
+            Body::Messages(messages) => {
+                writeln!(out, "# form: messages\n# columns: {MESSAGES}")?;
+                messages
+                    .iter()
+                    .try_for_each(|message| writeln!(out, "{} {} {}", message.at_us, message.source, message.bytes))
+            }
+            Body::Bins(bins) => {
+                writeln!(out, "# form: bins\n# columns: {BINS}")?;
+                for (number, kinds) in bins.iter().enumerate() {
+                    for (kind, bin) in kinds.iter().enumerate() {
+                        let start = number as u64 * BIN_S;
+                        writeln!(out, "{start} {kind} {:.6} {} {}", bin.rate, bin.gaps, bin.sizes)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a file; what is wrong is told with its line.
+    pub fn open(file: &Path) -> Result<Trace, String> {
+        let named = |why: String| format!("{}: {why}", file.display());
+        let opened = File::open(file).map_err(|error| named(error.to_string()))?;
+        Trace::read(&mut BufReader::new(opened)).map_err(named)
+    }
+
+    /// The same from its text.
+    pub fn read(text: &mut dyn BufRead) -> Result<Trace, String> {
+        let mut trace = Trace { about: Vec::new(), body: Body::Messages(Vec::new()) };
+        let mut form = String::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.map_err(|error| error.to_string())?;
+            let wrong = |what: &str| format!("line {}: {what}", number + 1);
+            if number == 0 && line != FIRST {
+                return Err(wrong(&format!("a trace begins with {FIRST}")));
+            }
+            if let Some(comment) = line.strip_prefix('#') {
+                match comment.trim().split_once(": ") {
+                    Some(("form", "messages")) => form = "messages".to_owned(),
+                    Some(("form", "bins")) => (form, trace.body) = ("bins".to_owned(), Body::Bins(Vec::new())),
+                    Some(("columns", columns)) if columns != if form == "bins" { BINS } else { MESSAGES } => {
+                        return Err(wrong("other columns than this program reads, or no form before them"));
+                    }
+                    Some(("columns", _)) | None => {}
+                    Some((key, value)) => trace.about.push((key.to_owned(), value.to_owned())),
+                }
+                continue;
+            }
+            if form.is_empty() {
+                return Err(wrong("its form is missing: messages or bins"));
+            }
+            trace.body.take(&line).map_err(|what| wrong(&what))?;
+        }
+        match &trace.body {
+            Body::Messages(messages) if messages.is_empty() => Err("there is no message in it".to_owned()),
+            Body::Bins(bins) if bins.is_empty() => Err("there is no bin in it".to_owned()),
+            Body::Bins(bins) if bins.iter().any(|kinds| kinds.len() != bins.first().map_or(0, Vec::len)) => {
+                Err("every kind needs every bin".to_owned())
+            }
+            _ => Ok(trace),
+        }
+    }
+
+    /// Sources, or kinds of sources.
+    pub fn sources(&self) -> u32 {
+        match &self.body {
+            Body::Messages(messages) => messages.iter().map(|message| message.source + 1).max().unwrap_or(0),
+            Body::Bins(bins) => bins.first().map_or(0, |kinds| kinds.len() as u32),
+        }
+    }
+}
+
+impl Body {
+    fn take(&mut self, line: &str) -> Result<(), String> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match (self, fields.as_slice()) {
+            (Body::Messages(messages), [at, source, bytes]) => {
+                let message = Message {
+                    at_us: at.parse().map_err(|_| "no time")?,
+                    source: source.parse().ok().filter(|source| *source < SOURCES_MAX).ok_or("no source")?,
+                    bytes: bytes.parse().ok().filter(|bytes| *bytes <= BYTES_MAX).ok_or("no size up to 16 MB")?,
+                };
+                if messages.last().is_some_and(|last| last.at_us > message.at_us) {
+                    return Err("it comes before the one above".to_owned());
+                }
+                messages.push(message);
+                Ok(())
+            }
+            (Body::Bins(bins), [start, kind, rate, gaps, sizes]) => {
+                let rate: f64 = rate.parse().map_err(|_| "no rate")?;
+                let bin = Bin {
+                    rate: if (0.0..=1e7).contains(&rate) {
+                        rate
+                    } else {
+                        return Err("no rate up to 10 million".to_owned());
+                    },
+                    gaps: Quantiles::read(gaps).ok_or("no quantiles of gaps")?,
+                    sizes: Quantiles::read(sizes).ok_or("no quantiles of sizes")?,
+                };
+                let (start, kind): (u64, usize) =
+                    (start.parse().map_err(|_| "no start")?, kind.parse().map_err(|_| "no kind")?);
+                if kind == 0 {
+                    bins.push(Vec::new());
+                }
+                let number = bins.len() as u64;
+                match bins.last_mut() {
+                    Some(kinds) if start == (number - 1) * BIN_S && kind == kinds.len() => {
+                        kinds.push(bin);
+                        Ok(())
+                    }
+                    _ => Err("bins follow each other, and kinds within them".to_owned()),
+                }
+            }
+            _ => Err("another number of fields".to_owned()),
+        }
+    }
+}
+
+const FIRST: &str = "# thalweg trace 1";
+const MESSAGES: &str = "at_us source bytes";
+const BINS: &str = "start_s kind rate_per_s gaps sizes";
+/// More is a slip.
+const SOURCES_MAX: u32 = 10_000_000;
+const BYTES_MAX: u32 = 16_777_216;

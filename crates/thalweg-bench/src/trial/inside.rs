@@ -1,0 +1,168 @@
+//! A trial whose clients are threads of this process.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::meters::{Metered, Sample, Threads, memory};
+use super::pump::{LOOK_UP, Shared, is_for_one, receive, send, send_and_receive};
+use super::{Played, Stage};
+use crate::cell::Link;
+use crate::drivers::{self, Fault};
+use crate::load::{Books, Got, Times, clock};
+use crate::net::Network;
+use crate::net::capture::Capture;
+
+/// Connects, settles, measures, drains.
+pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> {
+    let Stage { cell, job, .. } = stage;
+    let connecting = clock::now();
+    let mut subscriber = drivers::subscriber(cell.driver, job)?;
+    let subscribed = clock::now();
+    let mut publisher = drivers::publisher(cell.driver, job)?;
+    let connected = clock::now();
+    wait(connected + cell.phases.settle_ns, stage.stop);
+
+    let times = Times::new(clock::now() + HEAD_START, &cell.phases);
+    let shared = Shared::new(stage.plan, job.run, job.copies, times);
+    let pacer = stage.plan.pacer(times);
+    let books = Got::new(times, job.flows, job.copies).beside(stage.plan.beside(times));
+    // A closed loop at most once goes on when the message has come to its first subscriber.
+    let (tell, told) = channel();
+    let tell = (pacer.is_closed() && job.publish.qos == 0).then_some(tell);
+    let threads = Threads::since(before, stage.network.is_some());
+    let (of_sender, of_receiver, ours) = (publisher.as_mut(), subscriber.as_mut(), &shared);
+    let (sent, got, metered, ended) = thread::scope(|scope| {
+        let panicked = |_| "a thread of the trial panicked".to_owned();
+        let (watched, sent, got);
+        if is_for_one(stage.plan, job.copies, of_sender, of_receiver) {
+            let both = scope.spawn(move || send_and_receive(pacer, of_sender, books, of_receiver, ours));
+            watched = watch(stage, ours, &threads);
+            shared.end();
+            (sent, got) = both.join().map_err(panicked)?;
+        } else {
+            let sending = scope.spawn(move || send(pacer, of_sender, ours, &told, &mut |_| {}));
+            let receiving = scope.spawn(move || receive(books, of_receiver, ours, tell, &mut |_| {}));
+            watched = watch(stage, ours, &threads);
+            shared.end();
+            (sent, got) = (sending.join().map_err(panicked)?, receiving.join().map_err(panicked)?);
+        }
+        Ok::<_, Fault>((sent, got, watched.0, watched.1))
+    })?;
+    let mut counts: Vec<(String, f64)> = vec![
+        ("subscribe_us".to_owned(), (subscribed - connecting) as f64 / 1e3),
+        ("connect_us".to_owned(), (connected - subscribed) as f64 / 1e3),
+    ];
+    let both = publisher.counts().into_iter().chain(subscriber.counts());
+    counts.extend(both.map(|(name, count)| (name.to_owned(), count)));
+    let trouble = shared.trouble();
+    let phase = |at: u64, words: &str| (at.saturating_sub(times.begin), words.to_owned());
+    let mut events = vec![
+        phase(times.begin, "the warm-up begins"),
+        phase(times.measure, "the measured phase begins"),
+        phase(times.end, "the drain begins"),
+        phase(ended, "the drain is over"),
+    ];
+    events.extend(trouble.iter().map(|(at, words)| phase(*at, words)));
+    Ok(Played {
+        books: Books { sent, got },
+        times,
+        metered,
+        unacknowledged: if job.publish.qos > 0 { publisher.unacknowledged() } else { 0 },
+        overflow: subscriber.overflow(),
+        counts,
+        events,
+        interrupted: stage.stop.load(Ordering::Relaxed).then_some(ended).filter(|_| !shared.is_complete()),
+        trouble: trouble.map(|(_, words)| words),
+    })
+}
+
+/// This thread: meters each second, until all has come or the drain is over. Returns when that was, too.
+fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered, u64) {
+    let (times, mut metered) = (shared.times, Metered::default());
+    let sample = || Sample::take(stage.broker, threads, stage.network);
+    let mut next = times.begin;
+    let (mut from, mut to): (Option<Sample>, Option<Sample>) = (None, None);
+    let mut link_before = None;
+    let overflow_before = stage.network.map_or(0, overflow);
+    let mut complete_since = None;
+    let linger = linger(&stage.cell.link);
+    let ended = loop {
+        let now = clock::now();
+        if from.is_none() && now + EARLY >= times.measure {
+            link_before = link_counts(stage);
+            // Without a warm-up nothing is under way yet, and nothing may be missed.
+            if times.measure > times.begin {
+                clock::sleep_until(times.measure);
+            }
+            let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+            drop(stage.capture.map(Capture::mark));
+            from = Some(Sample { wire, ..sample() });
+            stage.calls.inspect(|calls| calls.begin());
+        } else if to.is_none() && now >= times.end {
+            stage.calls.inspect(|calls| calls.pause());
+            to = Some(sample());
+        }
+        if now >= next {
+            metered.samples.push(sample());
+            next += crate::load::SECOND;
+        }
+        let is_stopped = stage.stop.load(Ordering::Relaxed) || shared.is_troubled();
+        if is_stopped || now >= times.give_up {
+            break now;
+        }
+        if now >= times.end && shared.is_complete() {
+            // Something that comes again is to be seen.
+            if now >= *complete_since.get_or_insert(now) + linger {
+                break now;
+            }
+        } else {
+            complete_since = None;
+        }
+        let border = [times.measure.saturating_sub(EARLY), times.end].into_iter().filter(|at| *at > now).min();
+        clock::sleep_until((now + LOOK_UP).min(next.max(now + 1_000_000)).min(border.unwrap_or(u64::MAX)));
+    };
+    if let Some(from) = from {
+        let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+        metered.wire = from.wire.zip(wire);
+        if let Some(capture) = stage.capture {
+            metered.captured(&capture.mark(), ended.saturating_sub(times.begin));
+        }
+        metered.emulator_lost = stage.network.map_or(0, overflow).saturating_sub(overflow_before);
+        metered.link = link_before.zip(link_counts(stage)).map(|(before, after)| [before, after]);
+        metered.measure = Some((from, to.unwrap_or_else(sample)));
+    }
+    (metered.client_rss_kib, metered.client_pss_kib) = memory("self");
+    (metered, ended)
+}
+
+/// Packets that never came to an emulated link.
+fn overflow(network: &Network) -> u64 {
+    if network.is_emulated() { network.overflow().unwrap_or(0) } else { 0 }
+}
+
+/// Packets lost and packets that came, both directions.
+fn link_counts(stage: &Stage<'_>) -> Option<(u64, u64)> {
+    let tallies = stage.network?.tallies().ok()??;
+    Some((tallies.iter().map(|tally| tally.lost).sum(), tallies.iter().map(|tally| tally.came).sum()))
+}
+
+/// How long is waited for more after everything has come.
+fn linger(link: &Link) -> u64 {
+    let base = if link.loss > 0.0 { LINGER_LOSSY } else { LINGER };
+    base + 4 * (link.delay_ns + link.jitter_ns)
+}
+
+fn wait(until: u64, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) && clock::now() < until {
+        clock::sleep_until((clock::now() + LOOK_UP).min(until));
+    }
+}
+
+/// Between the moment at which threads are started and the beginning of the warm-up, nanoseconds.
+const HEAD_START: u64 = 100_000_000;
+/// How long before the measured phase the counters of the link are read: that takes a program of its own.
+const EARLY: u64 = 80_000_000;
+const LINGER: u64 = 100_000_000;
+const LINGER_LOSSY: u64 = 1_000_000_000;

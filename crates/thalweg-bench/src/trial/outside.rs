@@ -1,0 +1,316 @@
+//! A trial whose clients are a program.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::meters::{Metered, Sample, Threads, memory};
+use super::{Plan, Played, Stage};
+use crate::brokers::{NoBroker, System};
+use crate::cell::Standing;
+use crate::drivers::program::{Program, Said};
+use crate::drivers::stock;
+use crate::load::schedule::Sizes;
+use crate::load::{Books, Got, Header, SECOND, Sent, Times, clock};
+use crate::net::capture::Capture;
+
+/// Starts the program, lets it run, and enters what it says into the books.
+pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
+    let Stage { cell, job, .. } = stage;
+    let command = stock::command(cell).map_err(|error| match error {
+        NoBroker::Absent(install) => Standing::Absent(install),
+        NoBroker::Failed(error) => Standing::Invalid(error.to_string()),
+    })?;
+    let folder = Folder::make(job.run).map_err(|error| Standing::Invalid(error.to_string()))?;
+    let intended = write_schedule(stage, &folder.0)
+        .and_then(|intended| write_sizes(stage, &folder.0).map(|()| intended))
+        .map_err(|error| Standing::Invalid(error.to_string()))?;
+    // Without a broker subscribers are at its end of the link.
+    let elsewhere = System::named(&cell.system)
+        .filter(|system| system.is_peers())
+        .and_then(|_| Some(stage.network?.broker().file()));
+    let mut ends = stage.broker.configuration().lines();
+    let words = json!({
+        "subscribe_space": elsewhere,
+        "configuration_publish": ends.next(),
+        "configuration_subscribe": ends.next(),
+        "cell": cell,
+        "run": job.run,
+        "publish_at": job.publish_at,
+        "subscribe_at": job.subscribe_at,
+        "login": job.login,
+        "topics": (0..job.flows).map(|flow| job.publish_topic(flow)).collect::<Vec<_>>(),
+        "schedule": folder.0.join(SCHEDULE),
+        "sizes": folder.0.join(SIZES),
+    });
+    let mut program = Program::start(command, &words, READY_WITHIN).map_err(Standing::Invalid)?;
+    let settled = clock::now() + cell.phases.settle_ns;
+    while clock::now() < settled && !stage.stop.load(Ordering::Relaxed) {
+        clock::sleep_until((clock::now() + LOOK_UP).min(settled));
+    }
+    let times = Times::new(clock::now() + HEAD_START, &cell.phases);
+    program.begin(times.begin).map_err(Standing::Invalid)?;
+
+    let mut heard = Heard::default();
+    let (metered, ended) = watch(stage, &program, times, &mut heard);
+    // It may have kept everything to itself until now.
+    let _ = program.end();
+    let deadline = clock::now() + LAST_WORDS;
+    while !heard.is_over && clock::now() < deadline {
+        heard.take(program.hear(Duration::from_millis(20)));
+    }
+    if !heard.is_over {
+        heard.trouble.get_or_insert("the program does not come to an end".to_owned());
+    }
+    let events = heard.notes.iter().map(|(at, note)| (at.saturating_sub(times.begin), note.clone())).collect();
+    let trouble = heard.trouble.take();
+    let unacknowledged = match job.publish.qos {
+        0 => 0,
+        _ => (heard.sent.len() as u64).saturating_sub(heard.acknowledged),
+    };
+    let is_stopped = stage.stop.load(Ordering::Relaxed) && ended < times.end;
+    Ok(Played {
+        overflow: heard.overflow,
+        books: heard.books(&intended, stage.plan, times, job.run, (job.flows, job.copies)),
+        times,
+        metered,
+        unacknowledged,
+        counts: Vec::new(),
+        events,
+        trouble,
+        interrupted: is_stopped.then_some(ended),
+    })
+}
+
+/// What a program has said.
+#[derive(Debug, Default)]
+struct Heard {
+    sent: Vec<(u32, u32, u64, u64)>,
+    received: Vec<(u32, u32, u32, u64)>,
+    acknowledged: u64,
+    overflow: u64,
+    notes: Vec<(u64, String)>,
+    trouble: Option<String>,
+    is_over: bool,
+}
+
+impl Heard {
+    fn take(&mut self, said: Option<Said>) {
+        match said {
+            None | Some(Said::Ready) => {}
+            Some(Said::Sent { flow, seq, tried, at }) => self.sent.push((flow, seq, tried, at)),
+            Some(Said::Received { copy, flow, seq, at }) => self.received.push((copy, flow, seq, at)),
+            Some(Said::Acknowledged) => self.acknowledged += 1,
+            Some(Said::Overflow(count)) => self.overflow += count,
+            Some(Said::Note(words)) => self.notes.push((clock::now(), words)),
+            Some(Said::End) => self.is_over = true,
+            Some(Said::Fault(words)) => {
+                self.trouble.get_or_insert(words);
+                self.is_over = true;
+            }
+        }
+    }
+
+    /// Enters it into books: messages that were due and never tried are missing.
+    fn books(
+        mut self,
+        intended: &[Vec<(u64, u32)>],
+        plan: &Plan,
+        times: Times,
+        run: u32,
+        (flows, copies): (u32, u32),
+    ) -> Books {
+        let mut sent = Sent::new(times);
+        let mut when: Vec<Vec<u64>> = vec![Vec::new(); flows as usize];
+        let due = |flow: u32, seq: u32| {
+            let (offset, size) = *intended.get(flow as usize)?.get(seq as usize)?;
+            Some((times.begin + offset, size))
+        };
+        // Until when a thread was held back: what was due meanwhile was tried late for the same reason.
+        let is_beside = plan.beside(times).is_some();
+        let mut held_until = vec![0; if is_beside { flows as usize } else { 1 }];
+        for &(flow, seq, tried, at) in &self.sent {
+            let mut none = 0;
+            let held = held_until.get_mut(if is_beside { flow as usize } else { 0 }).unwrap_or(&mut none);
+            match due(flow, seq) {
+                // A neighbour's large messages stand behind each other: that one is late is what they are for.
+                Some((due, _)) if flow > 0 && is_beside => {
+                    sent.tried_without_time(due);
+                    if at > due + HELD_BACK {
+                        sent.held_back(due);
+                    }
+                    sent.sent(due, at);
+                }
+                Some((due, _)) => {
+                    let late = tried.saturating_sub(due.max(*held));
+                    sent.tried(due, due + late);
+                    if at > tried + HELD_BACK {
+                        *held = at;
+                        sent.held_back(due);
+                    } else if due < *held {
+                        sent.held_back(due);
+                    }
+                    sent.sent(due, at);
+                }
+                // Without a schedule it is due when it is sent.
+                None => {
+                    sent.tried_without_time(at);
+                    sent.sent(at, at);
+                }
+            }
+            if let Some(when) = when.get_mut(flow as usize) {
+                if when.len() <= seq as usize {
+                    when.resize(seq as usize + 1, 0);
+                }
+                if let Some(when) = when.get_mut(seq as usize) {
+                    *when = at;
+                }
+            }
+        }
+        let in_phase = |(offset, _): &&(u64, u32)| times.counts(times.begin + offset);
+        let all: u64 = intended.iter().map(|flow| flow.iter().filter(in_phase).count() as u64).sum();
+        sent.intended = sent.intended.max(all);
+        let mut got = Got::new(times, flows, copies).beside(plan.beside(times));
+        self.received.sort_by_key(|(.., at)| *at);
+        for &(copy, flow, seq, at) in &self.received {
+            let handed = when.get(flow as usize).and_then(|when| when.get(seq as usize)).copied().filter(|at| *at > 0);
+            let Some(handed) = handed else {
+                got.stranger();
+                continue;
+            };
+            let (due, size) = due(flow, seq).unwrap_or_else(|| (handed, plan.size_without_time(flow, seq)));
+            got.came(copy, &Header { run, flow, seq, intended: due, sent: handed }, size as usize, at);
+        }
+        Books { sent, got }
+    }
+}
+
+fn watch(stage: &Stage<'_>, program: &Program, times: Times, heard: &mut Heard) -> (Metered, u64) {
+    let threads = Threads::of_process(program.id());
+    let sample = || Sample::take(stage.broker, &threads, stage.network);
+    let mut metered = Metered::default();
+    let (mut from, mut to, mut next, mut is_ending): (Option<Sample>, Option<Sample>, u64, bool) =
+        (None, None, times.begin, false);
+    let link = |stage: &Stage<'_>| {
+        let tallies = stage.network?.tallies().ok()??;
+        Some((tallies.iter().map(|tally| tally.lost).sum(), tallies.iter().map(|tally| tally.came).sum()))
+    };
+    let before = link(stage);
+    let ended = loop {
+        heard.take(program.hear(Duration::from_millis(5)));
+        let now = clock::now();
+        if from.is_none() && (now >= times.measure || times.measure == times.begin) {
+            let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+            drop(stage.capture.map(Capture::mark));
+            from = Some(Sample { wire, ..sample() });
+            stage.calls.inspect(|calls| calls.begin());
+        } else if to.is_none() && now >= times.end {
+            stage.calls.inspect(|calls| calls.pause());
+            to = Some(sample());
+        }
+        if now >= next {
+            metered.samples.push(sample());
+            next += SECOND;
+        }
+        is_ending |= stage.stop.load(Ordering::Relaxed);
+        let copies = heard.sent.len() * stage.job.copies as usize;
+        let is_complete = now >= times.end + LINGER && copies > 0 && heard.received.len() >= copies;
+        if is_ending || heard.is_over || is_complete || now >= times.give_up {
+            break now;
+        }
+    };
+    if let Some(from) = from {
+        let wire = stage.network.and_then(|network| network.reading().ok()).map(|reading| reading.sum());
+        metered.wire = from.wire.zip(wire);
+        if let Some(capture) = stage.capture {
+            metered.captured(&capture.mark(), ended.saturating_sub(times.begin));
+        }
+        metered.link = before.zip(link(stage)).map(|(before, after)| [before, after]);
+        metered.measure = Some((from, to.unwrap_or_else(sample)));
+    }
+    (metered.client_rss_kib, metered.client_pss_kib) = memory(&program.id().to_string());
+    (metered, ended)
+}
+
+/// Writes the schedule for the program; returns time and size of each message of each flow.
+fn write_schedule(stage: &Stage<'_>, folder: &Path) -> std::io::Result<Vec<Vec<(u64, u32)>>> {
+    let mut file = BufWriter::new(fs::File::create(folder.join(SCHEDULE))?);
+    let mut times = vec![Vec::new(); stage.job.flows as usize];
+    for item in stage.plan.schedule().into_iter().flatten() {
+        writeln!(file, "{},{},{},{}", item.at, item.flow, item.seq, item.size)?;
+        if let Some(flow) = times.get_mut(item.flow as usize) {
+            flow.push((item.at, item.size));
+        }
+    }
+    file.flush()?;
+    Ok(times)
+}
+
+/// Writes the sizes that messages without a schedule take in turn, as [`Plan::size_without_time`] does.
+fn write_sizes(stage: &Stage<'_>, folder: &Path) -> std::io::Result<()> {
+    let mut file = BufWriter::new(fs::File::create(folder.join(SIZES))?);
+    match &stage.plan.sizes {
+        Sizes::Fixed(size) => writeln!(file, "{size}")?,
+        Sizes::Listed(sizes) => sizes.iter().try_for_each(|size| writeln!(file, "{size}"))?,
+    }
+    file.flush()
+}
+
+/// A folder that is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make(run: u32) -> std::io::Result<Folder> {
+        let folder = std::env::temp_dir().join(format!("thalweg-lab-{run:08x}"));
+        fs::create_dir_all(&folder)?;
+        Ok(Folder(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const SCHEDULE: &str = "schedule.csv";
+const SIZES: &str = "sizes.csv";
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Between the word to begin and the beginning: a program has to read it.
+const HEAD_START: u64 = 100_000_000;
+const LOOK_UP: u64 = 20_000_000;
+/// How long it may take to say what it has kept.
+const LAST_WORDS: u64 = 30 * SECOND;
+/// After everything has come: something that comes again is to be seen.
+const LINGER: u64 = 100_000_000;
+/// What takes longer from the first try to being handed over was held back, nanoseconds.
+const HELD_BACK: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::plan::{cell, of};
+
+    #[test]
+    fn what_is_due_while_a_thread_is_held_back_is_not_the_generators_fault() {
+        const MS: u64 = 1_000_000;
+        let mut cells = Vec::new();
+        cell("E9", "zmq-peers", of(crate::cell::Protocol::Zmtp, 0)).open(100.0, 1).repeats(1, 1, &mut cells);
+        let plan = Plan::of(&cells.remove(0)).expect("a plan");
+        let times = Times { begin: SECOND, measure: SECOND, end: 2 * SECOND, give_up: 3 * SECOND };
+        let intended = [(0..10_u64).map(|seq| (seq * 10 * MS, 60)).collect::<Vec<_>>()];
+        let at = |ms: u64| SECOND + ms * MS;
+        // The second is not taken for 45 ms; the third to sixth follow at once, the seventh is in time, the eighth is late.
+        let sent = [(0, 0), (10, 55), (55, 55), (55, 55), (55, 55), (55, 55), (60, 60), (77, 77), (80, 80), (90, 90)];
+        let sent = sent.iter().enumerate().map(|(seq, (tried, taken))| (0, seq as u32, at(*tried), at(*taken)));
+        let heard = Heard { sent: sent.collect(), ..Heard::default() };
+        let books = heard.books(&intended, &plan, times, 7, (1, 1));
+        assert_eq!((books.sent.intended, books.sent.sent, books.sent.held_back), (10, 10, 5));
+        let lag = books.sent.lag.max();
+        assert!((6 * MS..8 * MS).contains(&lag), "{lag}: only the eighth was late");
+    }
+}

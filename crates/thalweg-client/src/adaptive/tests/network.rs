@@ -1,0 +1,566 @@
+//! A network of packets in virtual time: TCP with timers, SACK and windows, CoAP with exchanges and blocks, a link that
+//! loses and delays. None of the chooser's formulas is used here.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// Microseconds.
+pub(super) type Micros = u64;
+
+pub(super) const SECOND: Micros = 1_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A segment reaches the other end.
+    Segment {
+        to_client: bool,
+        start: u64,
+        end: u64,
+        ack: u64,
+        sack: u64,
+        sent: u64,
+    },
+    TcpTimer {
+        client: bool,
+        armed: u64,
+    },
+    AckTimer {
+        client: bool,
+        armed: u64,
+    },
+    Request {
+        exchange: usize,
+    },
+    Answer {
+        exchange: usize,
+    },
+    CoapTimer {
+        exchange: usize,
+        attempt: u32,
+    },
+}
+
+/// What a message came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fate {
+    pub(super) lane: usize,
+    pub(super) published: Micros,
+    pub(super) arrived: Option<Micros>,
+    pub(super) given: Micros,
+    pub(super) settled: Option<Micros>,
+    pub(super) gave_up: bool,
+}
+
+/// Frames and bytes of a lane, Ethernet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wire {
+    pub(super) frames_up: u64,
+    pub(super) frames_down: u64,
+    pub(super) bytes_up: u64,
+    pub(super) bytes_down: u64,
+}
+
+impl Wire {
+    pub(super) fn bytes(&self) -> f64 {
+        (self.bytes_up + self.bytes_down) as f64
+    }
+}
+
+/// When CoAP repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CoapTimers {
+    /// After 2 to 3 s, doubled.
+    Rfc7252,
+    /// After the round trip and at least 100 to 150 ms, doubled: as our lane does.
+    Measured,
+}
+
+/// Lane 0 is MQTT-like over TCP, lane 1 CoAP over UDP.
+pub(super) struct Network {
+    pub(super) now: Micros,
+    pub(super) loss: f64,
+    pub(super) delay: Micros,
+    timers: CoapTimers,
+    random: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
+    pub(super) wire: [Wire; 2],
+    pub(super) fates: Vec<Fate>,
+    /// Messages whose settlement has not been told yet.
+    pub(super) settled: Vec<usize>,
+    client: End,
+    server: End,
+    /// Ends of messages in the client's stream, and which they are; what the client awaits.
+    boundaries: VecDeque<(u64, usize)>,
+    awaited: VecDeque<usize>,
+    answered: u64,
+    exchanges: Vec<Exchange>,
+    /// Per topic: messages that wait or are under way, the first of them.
+    topics: BTreeMap<u32, VecDeque<usize>>,
+    pub(super) confirmable: u64,
+    pub(super) retransmissions: u64,
+}
+
+/// One end of a TCP connection.
+#[derive(Default)]
+pub(super) struct End {
+    next: u64,
+    acked: u64,
+    unsent: u64,
+    segments: Vec<Segment>,
+    window: f64,
+    backoff: u32,
+    srtt: f64,
+    timer: u64,
+    armed: bool,
+    /// The timer is that of a tail loss probe; one was sent since something was heard.
+    is_probe: bool,
+    has_probed: bool,
+    clock: u64,
+    received: u64,
+    islands: BTreeMap<u64, u64>,
+    newest: u64,
+    owes: u32,
+    ack_timer: u64,
+    pub(super) data_segments: u64,
+    pub(super) repeated: u64,
+    pub(super) needless: u64,
+    pub(super) bytes: u64,
+    pub(super) frames: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Segment {
+    start: u64,
+    end: u64,
+    sent: u64,
+    at: Micros,
+    is_there: bool,
+    times: u32,
+}
+
+struct Exchange {
+    message: usize,
+    topic: u32,
+    request_bytes: u64,
+    answer_bytes: u64,
+    first_wait: Micros,
+    attempt: u32,
+    is_over: bool,
+    blocks_left: u32,
+    payload_left: u64,
+}
+
+const SEGMENT: u64 = 1448;
+const HEADER: u64 = 66;
+const MQTT_OVERHEAD: u64 = 54;
+const COAP_OVERHEAD: u64 = 41;
+const BLOCK: u64 = 1024;
+
+impl Network {
+    pub(super) fn new(delay: Micros, timers: CoapTimers, seed: u64) -> Self {
+        let end = || End { window: 10.0, ..End::default() };
+        Network {
+            now: 0,
+            loss: 0.0,
+            delay,
+            timers,
+            random: seed,
+            order: 0,
+            events: BinaryHeap::new(),
+            wire: [Wire::default(); 2],
+            fates: Vec::new(),
+            settled: Vec::new(),
+            client: end(),
+            server: end(),
+            boundaries: VecDeque::new(),
+            awaited: VecDeque::new(),
+            answered: 0,
+            exchanges: Vec::new(),
+            topics: BTreeMap::new(),
+            confirmable: 0,
+            retransmissions: 0,
+        }
+    }
+
+    /// Publishes at least once; returns what was written.
+    pub(super) fn publish(&mut self, lane: usize, payload: u64, topic: u32) -> u64 {
+        let message = self.fates.len();
+        self.fates.push(Fate { lane, published: self.now, given: self.now, ..Fate::default() });
+        if lane == 0 {
+            let bytes = payload + MQTT_OVERHEAD;
+            self.client.unsent += bytes;
+            let end = self.client.next + self.client.unsent;
+            self.boundaries.push_back((end, message));
+            self.awaited.push_back(message);
+            self.tcp_send(true);
+            return bytes;
+        }
+        let queue = self.topics.entry(topic).or_default();
+        queue.push_back(message);
+        let is_first = queue.len() == 1;
+        let blocks = payload.div_ceil(BLOCK).max(1) as u32;
+        self.exchanges.push(Exchange {
+            message,
+            topic,
+            request_bytes: 0,
+            answer_bytes: 50 + if blocks > 1 { 3 } else { 0 },
+            first_wait: 0,
+            attempt: 0,
+            is_over: false,
+            blocks_left: blocks,
+            payload_left: payload,
+        });
+        if is_first {
+            self.coap_block(self.exchanges.len() - 1);
+        }
+        payload + COAP_OVERHEAD
+    }
+
+    /// What the client's system knows: data segments, repeated, needless, frames out and in, bytes out and in.
+    pub(super) fn tcp(&self) -> [u64; 7] {
+        let (c, s) = (&self.client, &self.server);
+        [c.data_segments, c.repeated, c.needless, c.frames, s.frames, c.bytes, s.bytes]
+    }
+
+    pub(super) fn smoothed_round_trip(&self) -> Micros {
+        self.client.srtt as Micros
+    }
+
+    pub(super) fn run_until(&mut self, until: Micros) {
+        while let Some(Reverse((at, _, _))) = self.events.peek() {
+            if *at > until {
+                break;
+            }
+            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
+            self.now = at;
+            self.happen(event);
+        }
+        self.now = until;
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Segment { to_client, start, end, ack, sack, sent } => {
+                self.segment(to_client, start, end, ack, sack, sent)
+            }
+            Event::TcpTimer { client, armed } => self.tcp_timer(client, armed),
+            Event::AckTimer { client, armed } => {
+                let it = self.end(client);
+                if it.ack_timer == armed && it.owes > 0 {
+                    self.tcp_ack(client);
+                }
+            }
+            Event::Request { exchange } => self.coap_request(exchange),
+            Event::Answer { exchange } => self.coap_answer(exchange),
+            Event::CoapTimer { exchange, attempt } => {
+                let it = &mut self.exchanges[exchange];
+                if it.is_over || it.attempt != attempt {
+                    return;
+                }
+                if attempt == if self.timers == CoapTimers::Rfc7252 { 4 } else { 8 } {
+                    it.is_over = true;
+                    let message = it.message;
+                    self.fates[message].gave_up = true;
+                    self.coap_next(exchange);
+                } else {
+                    it.attempt += 1;
+                    self.retransmissions += 1;
+                    self.coap_transmit(exchange);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, client: bool) -> &mut End {
+        if client { &mut self.client } else { &mut self.server }
+    }
+
+    fn at(&mut self, at: Micros, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((at, self.order, event)));
+    }
+
+    pub(super) fn chance(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A frame leaves; it may arrive.
+    fn frame(&mut self, lane: usize, up: bool, bytes: u64, event: Event) {
+        let wire = &mut self.wire[lane];
+        if up {
+            (wire.frames_up, wire.bytes_up) = (wire.frames_up + 1, wire.bytes_up + bytes);
+        } else {
+            (wire.frames_down, wire.bytes_down) = (wire.frames_down + 1, wire.bytes_down + bytes);
+        }
+        if self.chance() >= self.loss {
+            // 200 us for the link and the peer.
+            self.at(self.now + self.delay + 200, event);
+        }
+    }
+
+    // TCP.
+
+    fn tcp_send(&mut self, client: bool) {
+        loop {
+            let now = self.now;
+            let it = self.end(client);
+            let under_way = it.segments.iter().filter(|s| !s.is_there).count() as f64;
+            if it.unsent == 0 || under_way >= it.window {
+                break;
+            }
+            let bytes = it.unsent.min(SEGMENT);
+            it.clock += 1;
+            let segment =
+                Segment { start: it.next, end: it.next + bytes, sent: it.clock, at: now, is_there: false, times: 1 };
+            it.next += bytes;
+            it.unsent -= bytes;
+            it.segments.push(segment);
+            self.tcp_transmit(client, segment);
+        }
+        self.tcp_arm(client, false);
+    }
+
+    fn tcp_transmit(&mut self, client: bool, segment: Segment) {
+        let it = self.end(client);
+        it.data_segments += 1;
+        it.frames += 1;
+        it.bytes += segment.end - segment.start;
+        it.owes = 0;
+        let (ack, sack) = (it.received, it.newest);
+        let event = Event::Segment {
+            to_client: !client,
+            start: segment.start,
+            end: segment.end,
+            ack,
+            sack,
+            sent: segment.sent,
+        };
+        self.frame(0, client, segment.end - segment.start + HEADER, event);
+    }
+
+    fn tcp_ack(&mut self, client: bool) {
+        let it = self.end(client);
+        it.owes = 0;
+        it.frames += 1;
+        let (ack, sack) = (it.received, it.newest);
+        let start = it.next;
+        self.frame(0, client, HEADER, Event::Segment { to_client: !client, start, end: start, ack, sack, sent: 0 });
+    }
+
+    fn tcp_arm(&mut self, client: bool, again: bool) {
+        let now = self.now;
+        let it = self.end(client);
+        if it.segments.is_empty() {
+            it.armed = false;
+            it.timer += 1;
+            return;
+        }
+        if it.armed && !again {
+            return;
+        }
+        it.armed = true;
+        it.timer += 1;
+        // RFC 8985 §7.2, as Linux does it: with one segment under way the peer may delay its acknowledgement, so the probe comes
+        // no sooner than the repetition; with more of them after two round trips and two ticks.
+        let under_way = it.segments.iter().filter(|segment| !segment.is_there).count();
+        it.is_probe = !it.has_probed && it.backoff == 0 && under_way > 1;
+        let wait = match it.is_probe {
+            true => 2.0 * it.srtt + 8_000.0,
+            false => (200_000.0 + it.srtt) * f64::from(1u32 << it.backoff.min(9)),
+        };
+        let armed = it.timer;
+        self.at(now + wait as Micros, Event::TcpTimer { client, armed });
+    }
+
+    fn tcp_timer(&mut self, client: bool, armed: u64) {
+        let it = self.end(client);
+        if it.timer != armed || it.segments.is_empty() {
+            return;
+        }
+        if it.is_probe {
+            it.has_probed = true;
+            let last = it.segments.iter().rposition(|segment| !segment.is_there);
+            self.tcp_repeat(client, last.unwrap_or(0));
+        } else {
+            it.backoff += 1;
+            it.window = 1.0;
+            self.tcp_repeat(client, 0);
+        }
+        self.tcp_arm(client, true);
+    }
+
+    fn tcp_repeat(&mut self, client: bool, index: usize) {
+        let now = self.now;
+        let it = self.end(client);
+        it.clock += 1;
+        let clock = it.clock;
+        let Some(segment) = it.segments.get_mut(index) else { return };
+        (segment.sent, segment.at, segment.times) = (clock, now, segment.times + 1);
+        let copy = *segment;
+        it.repeated += 1;
+        self.tcp_transmit(client, copy);
+    }
+
+    fn segment(&mut self, to_client: bool, start: u64, end: u64, ack: u64, sack: u64, sent: u64) {
+        let now = self.now;
+        let it = self.end(to_client);
+        // Acknowledgement: cumulative, and the newest transmission that has come.
+        let mut has_news = ack > it.acked;
+        it.acked = it.acked.max(ack);
+        let mut round_trip = None;
+        it.segments.retain_mut(|segment| {
+            if segment.sent == sack && !segment.is_there {
+                segment.is_there = true;
+                has_news = true;
+                round_trip = Some((now - segment.at) as f64);
+            }
+            segment.end > ack
+        });
+        if let Some(sample) = round_trip {
+            it.srtt = if it.srtt == 0.0 { sample } else { it.srtt * 0.875 + sample * 0.125 };
+        }
+        if has_news {
+            (it.backoff, it.has_probed) = (0, false);
+            it.window = (it.window + 1.0).min(100.0);
+            // RACK: what was sent before the newest that has come is lost, if it was not seen.
+            let lost: Vec<usize> =
+                (0..it.segments.len()).filter(|&i| !it.segments[i].is_there && it.segments[i].sent < sack).collect();
+            if !lost.is_empty() {
+                it.window = (it.window * 0.7).max(2.0);
+            }
+            for index in lost {
+                self.tcp_repeat(to_client, index);
+            }
+            self.tcp_arm(to_client, true);
+            self.tcp_send(to_client);
+        }
+        if end == start {
+            return;
+        }
+        let it = self.end(to_client);
+        it.newest = it.newest.max(sent);
+        let is_old = end <= it.received;
+        it.islands.insert(start, end);
+        while let Some((&from, &to)) = it.islands.first_key_value() {
+            if from > it.received {
+                break;
+            }
+            it.received = it.received.max(to);
+            it.islands.remove(&from);
+        }
+        it.owes += 1;
+        let in_order = it.islands.is_empty();
+        if is_old {
+            self.end(!to_client).needless += 1;
+        }
+        if to_client {
+            let settled = self.client.received / 4;
+            while let Some(&message) = self.awaited.front() {
+                if self.answered >= settled {
+                    break;
+                }
+                self.answered += 1;
+                self.fates[message].settled = Some(now);
+                self.settled.push(message);
+                self.awaited.pop_front();
+            }
+        } else {
+            let mut answers = 0;
+            while let Some(&(end, message)) = self.boundaries.front() {
+                if end > self.server.received {
+                    break;
+                }
+                self.fates[message].arrived = Some(now);
+                self.boundaries.pop_front();
+                answers += 1;
+            }
+            if answers > 0 {
+                self.server.unsent += 4 * answers;
+                self.tcp_send(false);
+            }
+        }
+        let it = self.end(to_client);
+        if it.owes >= 2 || it.owes > 0 && (is_old || !in_order) {
+            self.tcp_ack(to_client);
+        } else if it.owes > 0 {
+            it.ack_timer += 1;
+            let armed = it.ack_timer;
+            self.at(now + 40_000, Event::AckTimer { client: to_client, armed });
+        }
+    }
+
+    // CoAP.
+
+    fn coap_block(&mut self, exchange: usize) {
+        let least = match self.timers {
+            CoapTimers::Rfc7252 => 2_000_000,
+            CoapTimers::Measured => (2 * self.delay + 1_000).max(100_000),
+        };
+        let wait = least + (self.chance() * least as f64 / 2.0) as Micros;
+        let it = &mut self.exchanges[exchange];
+        let payload = it.payload_left.min(BLOCK);
+        it.request_bytes = payload + COAP_OVERHEAD + 42 + if it.answer_bytes > 50 { 3 } else { 0 };
+        (it.first_wait, it.attempt) = (wait, 0);
+        let message = it.message;
+        if self.fates[message].given == self.fates[message].published {
+            self.fates[message].given = self.now;
+        }
+        self.confirmable += 1;
+        self.coap_transmit(exchange);
+    }
+
+    fn coap_transmit(&mut self, exchange: usize) {
+        let it = &self.exchanges[exchange];
+        let (bytes, attempt) = (it.request_bytes, it.attempt);
+        let due = self.now + (it.first_wait << attempt);
+        self.frame(1, true, bytes, Event::Request { exchange });
+        self.at(due, Event::CoapTimer { exchange, attempt });
+    }
+
+    fn coap_request(&mut self, exchange: usize) {
+        let it = &self.exchanges[exchange];
+        let (bytes, message, is_last) = (it.answer_bytes, it.message, it.blocks_left == 1);
+        if is_last {
+            let now = self.now;
+            self.fates[message].arrived.get_or_insert(now);
+        }
+        self.frame(1, false, bytes, Event::Answer { exchange });
+    }
+
+    fn coap_answer(&mut self, exchange: usize) {
+        let it = &mut self.exchanges[exchange];
+        if it.is_over {
+            return;
+        }
+        it.blocks_left -= 1;
+        it.payload_left -= it.payload_left.min(BLOCK);
+        if it.blocks_left > 0 {
+            // The next block is an exchange of its own, so that late answers and timers of this one are known as such.
+            it.is_over = true;
+            let next = Exchange { attempt: 0, is_over: false, first_wait: 0, request_bytes: 0, ..*it };
+            self.exchanges.push(next);
+            self.coap_block(self.exchanges.len() - 1);
+            return;
+        }
+        it.is_over = true;
+        let message = it.message;
+        self.fates[message].settled = Some(self.now);
+        self.settled.push(message);
+        self.coap_next(exchange);
+    }
+
+    fn coap_next(&mut self, exchange: usize) {
+        let topic = self.exchanges[exchange].topic;
+        let Some(queue) = self.topics.get_mut(&topic) else { return };
+        queue.pop_front();
+        let Some(&message) = queue.front() else { return };
+        if let Some(next) = self.exchanges.iter().position(|it| it.message == message && !it.is_over) {
+            self.coap_block(next);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Subscriptions: each has a channel of its own, so that what goes wrong with one does not end the others. [§2.2.5: an error
+//! of a channel closes it]
+
+use thalweg_amqp::methods::{basic, queue};
+use thalweg_amqp::{ClientSide, FieldValue, Method, MethodId, ReplyCode, Table, TableWriter};
+use thalweg_model::{Reliability, Span};
+
+use super::names::{self, Binding, Source};
+use super::refusal_of;
+use crate::queues::{MILLIS_MAX, session_queue};
+use crate::transport::{DeliveryId, Events, Refusal, SubscribeWish, SubscriptionId};
+
+/// The first channel of subscriptions; those before it publish.
+const FIRST: u16 = 3;
+/// The last: a delivery's name has twelve bits for it.
+const LAST: u16 = 0xFFF;
+/// The name of the only consumer of a channel.
+const CONSUMER_TAG: &str = "s";
+
+/// What all subscriptions of a connection have in common.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Common {
+    /// Deliveries of each that may be unsettled; 0: no limit.
+    pub(super) prefetch: u16,
+    /// What the names of its queues begin with, if it wants what came while it was away.
+    pub(super) prefix: String,
+    /// How long it may be away; zero: subscriptions end with the connection.
+    pub(super) session: Span,
+    /// The peer is ours: it has groups and last values.
+    pub(super) is_thalweg: bool,
+}
+
+/// The subscriptions of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    /// By channel, from [`FIRST`] on.
+    places: Vec<Option<Subscription>>,
+    /// Counts subscriptions, so that deliveries of one are not taken for those of the next on its channel.
+    generation: u8,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    id: SubscriptionId,
+    generation: u8,
+    stage: Stage,
+    source: Source,
+    /// The queue that outlives the connection.
+    kept: Option<String>,
+    /// The queue is there already, and not as we would declare it.
+    is_passive: bool,
+    settles: bool,
+    last_values: bool,
+    unsettled: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The channel opens.
+    Opening,
+    /// The channel opens and is not wanted any more.
+    Abandoned,
+    /// Everything was said; the consumer is not confirmed yet.
+    Asked,
+    Active,
+    /// The consumer ends.
+    Cancelling,
+    /// What came is being settled; then the channel ends.
+    Draining,
+    Closing,
+}
+
+/// What a delivery needs to know of its subscription.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receiver {
+    pub(super) id: SubscriptionId,
+    pub(super) delivery: Option<DeliveryId>,
+}
+
+impl Subscriptions {
+    /// The connection is another one.
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+    }
+
+    fn get(&mut self, ch: u16) -> Option<&mut Subscription> {
+        self.places.get_mut(usize::from(ch.checked_sub(FIRST)?))?.as_mut()
+    }
+
+    fn remove(&mut self, ch: u16) -> Option<Subscription> {
+        self.places.get_mut(usize::from(ch.checked_sub(FIRST)?))?.take()
+    }
+
+    fn channel_of(&self, id: SubscriptionId) -> Option<u16> {
+        let is_it = |place: &Option<Subscription>| {
+            place
+                .as_ref()
+                .is_some_and(|it| it.id == id && matches!(it.stage, Stage::Opening | Stage::Asked | Stage::Active))
+        };
+        self.places.iter().position(is_it).map(|at| FIRST + at as u16)
+    }
+
+    /// A free channel.
+    fn free(&mut self, channel_max: u16) -> Option<u16> {
+        let at = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
+        let ch = u16::try_from(at).ok()?.checked_add(FIRST)?;
+        if ch > channel_max.min(LAST) {
+            return None;
+        }
+        if at == self.places.len() {
+            self.places.push(None);
+        }
+        Some(ch)
+    }
+
+    /// Begins a subscription.
+    pub(super) fn begin(
+        &mut self,
+        wish: &SubscribeWish<'_>,
+        common: &Common,
+        machine: &mut ClientSide,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let source = names::source(wish.filter)?;
+        if wish.reliability == Reliability::ExactlyOnce {
+            return Err(Refusal::Unsupported("AMQP delivers at least once at best"));
+        }
+        let has_session = common.session > Span::ZERO && !common.prefix.is_empty();
+        let kept = (has_session && matches!(source, Source::Bound(_))).then(|| {
+            let mut names = (0..).map(|number| session_queue(&common.prefix, wish.filter, number));
+            let is_taken = |name: &String| self.places.iter().flatten().any(|it| it.kept.as_ref() == Some(name));
+            names.find(|name| !is_taken(name)).unwrap_or_default()
+        });
+        let Some(ch) = self.free(machine.channel_max()) else {
+            return Err(Refusal::Denied("a connection has no more channels than these subscriptions have".to_owned()));
+        };
+        self.generation = self.generation.wrapping_add(1);
+        machine.channel_open(ch, out);
+        let subscription = Subscription {
+            id: wish.subscription,
+            generation: self.generation,
+            stage: Stage::Opening,
+            source,
+            kept,
+            is_passive: false,
+            settles: wish.reliability != Reliability::AtMostOnce,
+            last_values: wish.last_values,
+            unsettled: 0,
+        };
+        if let Some(place) = self.places.get_mut(usize::from(ch - FIRST)) {
+            *place = Some(subscription);
+        }
+        Ok(())
+    }
+
+    /// A channel is open: says everything that the subscription needs.
+    pub(super) fn on_open(&mut self, ch: u16, common: &Common, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        let Some(it) = self.get(ch) else { return };
+        if it.stage != Stage::Opening {
+            it.stage = Stage::Closing;
+            return machine.channel_close(ch, ReplyCode::ReplySuccess, "not wanted any more", MethodId::NONE, out);
+        }
+        it.stage = Stage::Asked;
+        it.ask(ch, common, machine, out);
+    }
+
+    /// A consumer is confirmed: from here on messages come.
+    pub(super) fn on_consume_ok(&mut self, ch: u16, events: &mut dyn Events) {
+        if let Some(it) = self.get(ch)
+            && it.stage == Stage::Asked
+        {
+            it.stage = Stage::Active;
+            let granted = if it.settles { Reliability::AtLeastOnce } else { Reliability::AtMostOnce };
+            events.subscribed(it.id, Ok(granted));
+        }
+    }
+
+    /// Ends a subscription. What was delivered can still be settled.
+    pub(super) fn end(&mut self, id: SubscriptionId, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        let Some(ch) = self.channel_of(id) else { return };
+        let Some(it) = self.get(ch) else { return };
+        if it.stage == Stage::Opening {
+            it.stage = Stage::Abandoned;
+            return;
+        }
+        it.stage = Stage::Cancelling;
+        let cancel = basic::Cancel { consumer_tag: CONSUMER_TAG, no_wait: false };
+        machine.method(ch, &Method::BasicCancel(cancel), out);
+    }
+
+    /// A consumer has ended as we wanted.
+    pub(super) fn on_cancel_ok(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        let Some(it) = self.get(ch) else { return };
+        if it.stage != Stage::Cancelling {
+            return;
+        }
+        it.stage = Stage::Draining;
+        if let Some(queue) = &it.kept {
+            let delete = queue::Delete { queue, if_unused: true, no_wait: true, ..queue::Delete::default() };
+            machine.method(ch, &Method::QueueDelete(delete), out);
+        }
+        it.end_if_settled(ch, machine, out);
+    }
+
+    /// A consumer has ended because its queue has.
+    pub(super) fn on_cancel(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>, events: &mut dyn Events) {
+        let Some(it) = self.get(ch) else { return };
+        if matches!(it.stage, Stage::Asked | Stage::Active) {
+            let why = Refusal::Busy("the subscription's queue is gone".to_owned());
+            match it.stage {
+                Stage::Asked => events.subscribed(it.id, Err(why)),
+                _ => events.unsubscribed(it.id, why),
+            }
+        }
+        it.stage = Stage::Draining;
+        it.end_if_settled(ch, machine, out);
+    }
+
+    /// The peer has closed a channel and the machine has confirmed that.
+    pub(super) fn on_closed_by_peer(
+        &mut self,
+        ch: u16,
+        (code, text, cause): (u16, &str, MethodId),
+        machine: &mut ClientSide,
+        out: &mut Vec<u8>,
+        events: &mut dyn Events,
+    ) {
+        let Some(it) = self.get(ch) else { return };
+        let is_declared_otherwise = code == ReplyCode::PreconditionFailed.code() && cause == queue::Declare::ID;
+        if it.stage == Stage::Asked && is_declared_otherwise && !it.is_passive && it.kept.is_some() {
+            // An earlier session of another length has left it; take it as it is.
+            it.is_passive = true;
+            it.stage = Stage::Opening;
+            return machine.channel_open(ch, out);
+        }
+        let (id, stage) = (it.id, it.stage);
+        self.remove(ch);
+        match stage {
+            Stage::Opening | Stage::Asked => events.subscribed(id, Err(refusal_of(code, text))),
+            // Whatever it was, it did work before.
+            Stage::Active => events.unsubscribed(id, Refusal::Busy(text.to_owned())),
+            _ => {}
+        }
+    }
+
+    /// We close a channel because the peer is at fault there.
+    pub(super) fn on_fault(&mut self, ch: u16, words: &str, events: &mut dyn Events) {
+        let Some(it) = self.get(ch) else { return };
+        match it.stage {
+            Stage::Opening | Stage::Asked => events.subscribed(it.id, Err(Refusal::Busy(words.to_owned()))),
+            Stage::Active => events.unsubscribed(it.id, Refusal::Busy(words.to_owned())),
+            _ => {}
+        }
+        it.stage = Stage::Closing;
+    }
+
+    /// A channel that we closed is closed.
+    pub(super) fn on_close_ok(&mut self, ch: u16) {
+        self.remove(ch);
+    }
+
+    /// Whose a delivery is.
+    #[inline]
+    pub(super) fn receiver(&mut self, ch: u16, tag: u64) -> Option<Receiver> {
+        let it = self.get(ch)?;
+        let delivery = it.settles.then(|| name(ch, it.generation, tag));
+        it.unsettled += u32::from(it.settles);
+        Some(Receiver { id: it.id, delivery })
+    }
+
+    /// A delivery is done with.
+    #[inline]
+    pub(super) fn settle(&mut self, delivery: DeliveryId, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        let (ch, generation, tag) = parts(delivery);
+        let Some(it) = self.get(ch).filter(|it| it.generation == generation && it.unsettled > 0) else { return };
+        machine.ack(ch, tag, false, out);
+        it.unsettled -= 1;
+        if it.stage == Stage::Draining {
+            it.end_if_settled(ch, machine, out);
+        }
+    }
+}
+
+/// Twelve bits of channel, eight of generation, forty-four of tag: 17 million million deliveries of one subscription.
+#[inline]
+fn name(ch: u16, generation: u8, tag: u64) -> DeliveryId {
+    DeliveryId(u64::from(ch & LAST) << 52 | u64::from(generation) << 44 | tag & ((1 << 44) - 1))
+}
+
+#[inline]
+fn parts(DeliveryId(name): DeliveryId) -> (u16, u8, u64) {
+    ((name >> 52) as u16, (name >> 44) as u8, name & ((1 << 44) - 1))
+}
+
+impl Subscription {
+    /// Says all that makes it, without waiting for answers: who declares, binds and consumes in one go means the queue that
+    /// was declared last. [§1.7.2.1: an empty name is the current queue of the channel]
+    fn ask(&self, ch: u16, common: &Common, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        let mut say = |method: Method<'_>| machine.method(ch, &method, out);
+        if self.settles && common.prefetch > 0 {
+            let qos = basic::Qos { prefetch_size: 0, prefetch_count: common.prefetch, global: false };
+            say(Method::BasicQos(qos));
+        }
+        let queue = match &self.source {
+            Source::Queue(name) => name,
+            Source::Group { name, .. } if common.is_thalweg => name,
+            Source::Group { name, inner } => match &**inner {
+                Source::Queue(queue) => queue,
+                Source::Bound(binding) => {
+                    // Others have no groups; a queue that several take from is much the same.
+                    let lives_on = common.session > Span::ZERO;
+                    let declare = queue::Declare {
+                        queue: name,
+                        durable: lives_on,
+                        auto_delete: !lives_on,
+                        ..queue::Declare::default()
+                    };
+                    let mut buffer = Vec::new();
+                    let arguments = if lives_on { expires(common.session, &mut buffer) } else { Table::default() };
+                    say(Method::QueueDeclare(queue::Declare { arguments, ..declare }));
+                    self.bind(binding, name, common, &mut say);
+                    name
+                }
+                // There is no group of a group, see `source`.
+                Source::Group { .. } => return,
+            },
+            Source::Bound(binding) => {
+                let name = self.kept.as_deref().unwrap_or_default();
+                let is_kept = self.kept.is_some();
+                let declare = queue::Declare {
+                    queue: name,
+                    passive: self.is_passive,
+                    durable: is_kept,
+                    exclusive: !is_kept,
+                    auto_delete: !is_kept,
+                    ..queue::Declare::default()
+                };
+                let mut buffer = Vec::new();
+                let arguments = if is_kept { expires(common.session, &mut buffer) } else { Table::default() };
+                say(Method::QueueDeclare(queue::Declare { arguments, ..declare }));
+                self.bind(binding, name, common, &mut say);
+                name
+            }
+        };
+        let consume =
+            basic::Consume { queue, consumer_tag: CONSUMER_TAG, no_ack: !self.settles, ..basic::Consume::default() };
+        say(Method::BasicConsume(consume));
+    }
+
+    fn bind(&self, binding: &Binding, queue: &str, common: &Common, say: &mut impl FnMut(Method<'_>)) {
+        let mut buffer = Vec::new();
+        let mut arguments = TableWriter::new(&mut buffer);
+        if self.last_values && common.is_thalweg {
+            arguments.bool("x-last-value", true);
+        }
+        let arguments = arguments.finish();
+        let (exchange, routing_key) = (binding.exchange.as_str(), binding.key.as_str());
+        say(Method::QueueBind(queue::Bind { queue, exchange, routing_key, arguments, ..queue::Bind::default() }));
+    }
+
+    fn end_if_settled(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        if self.unsettled == 0 {
+            self.stage = Stage::Closing;
+            machine.channel_close(ch, ReplyCode::ReplySuccess, "not wanted any more", MethodId::NONE, out);
+        }
+    }
+}
+
+/// The argument that lets a queue without consumers end after so long.
+fn expires(session: Span, buffer: &mut Vec<u8>) -> Table<'_> {
+    let millis = session.millis().clamp(1, MILLIS_MAX);
+    let mut arguments = TableWriter::new(buffer);
+    if session != Span::FOREVER {
+        arguments.value("x-expires", FieldValue::I64(millis as i64));
+    }
+    arguments.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_named_by_channel_generation_and_tag() {
+        for (ch, generation, tag) in [(3, 0, 1), (0xFFF, 255, (1 << 44) - 1), (17, 9, 123_456_789)] {
+            assert_eq!(parts(name(ch, generation, tag)), (ch, generation, tag));
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! What a client is to be: brokers, credentials, buffer, objective.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thalweg_model::Span;
+
+use crate::adaptive::{Calibration, Constraints, Objective};
+use crate::client::{Client, ClientError};
+use crate::driver;
+use crate::driver::handle::span_of;
+use crate::engine::{EngineSettings, Overflow};
+use crate::pace::{BatchSettings, ThrottleSettings};
+use crate::spool::WhenFull;
+use crate::transport::{Opening, Transport, Will};
+use crate::url::BrokerUrl;
+
+/// Which protocol carries messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Via {
+    /// The one that serves the objective best, of those whose brokers were named; chosen anew as the network changes.
+    #[default]
+    Auto,
+    /// This one: `mqtt`, `coap`, `amqp`, `stomp`, or a third party's.
+    Protocol(String),
+}
+
+/// How TLS and DTLS check the broker and show the client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Authorities to trust, PEM; none takes the system's.
+    pub ca: Option<PathBuf>,
+    /// A certificate chain to show and its key, PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The broker's certificate is not checked at all: for tests only.
+    pub insecure: bool,
+}
+
+/// Where messages wait for the network, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferSettings {
+    /// Bytes that unsettled messages may take in memory, their metadata included. Default 16 MiB.
+    pub bytes_max: usize,
+    /// How many messages may be unsettled. Default 100,000.
+    pub messages_max: usize,
+    /// A folder of its own for this client: messages of at least and exactly once survive the process. Default: none.
+    pub disk: Option<PathBuf>,
+    /// What happens to a message for which there is no room. Default: it is refused.
+    pub overflow: Overflow,
+    /// What happens to messages when the file system with the folder is full, or the disk fails. Default: they are
+    /// refused.
+    pub disk_full: WhenFull,
+}
+
+impl Default for BufferSettings {
+    fn default() -> Self {
+        BufferSettings {
+            bytes_max: 16 << 20,
+            messages_max: 100_000,
+            disk: None,
+            overflow: Overflow::Refuse,
+            disk_full: WhenFull::Refuse,
+        }
+    }
+}
+
+/// Makes a [`Client`]. At least one broker or transport has to be named, all else has a default.
+pub struct ClientBuilder {
+    pub(crate) via: Via,
+    pub(crate) brokers: Vec<BrokerUrl>,
+    pub(crate) transports: Vec<Box<dyn Transport>>,
+    pub(crate) opening: Opening,
+    pub(crate) tls: TlsFiles,
+    pub(crate) psk: Option<(String, Vec<u8>)>,
+    pub(crate) mqtt_version: u8,
+    pub(crate) objective: Objective,
+    pub(crate) constraints: Constraints,
+    pub(crate) calibration: Option<Calibration>,
+    pub(crate) buffer: BufferSettings,
+    pub(crate) backoff: (Duration, Duration),
+    pub(crate) connect_timeout: Duration,
+    pub(crate) batch: BatchSettings,
+    pub(crate) throttle: ThrottleSettings,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        ClientBuilder {
+            via: Via::Auto,
+            brokers: Vec::new(),
+            transports: Vec::new(),
+            opening: Opening {
+                client_id: String::new(),
+                user: None,
+                password: None,
+                session: Span::ZERO,
+                will: None,
+                keep_alive: Span::from_secs(60),
+            },
+            tls: TlsFiles::default(),
+            psk: None,
+            mqtt_version: 5,
+            objective: Objective::default(),
+            constraints: Constraints::default(),
+            calibration: None,
+            buffer: BufferSettings::default(),
+            backoff: (Duration::from_millis(200), Duration::from_secs(30)),
+            connect_timeout: Duration::from_secs(10),
+            batch: BatchSettings::Off,
+            throttle: ThrottleSettings::Off,
+            seed: None,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Which protocol carries messages. Default: [`Via::Auto`].
+    #[must_use]
+    pub fn via(mut self, via: Via) -> Self {
+        self.via = via;
+        self
+    }
+
+    /// A broker, or another way to the same: `mqtt://host`, `coap://host`, … ([`BrokerUrl`]). To be said for each way
+    /// that may be taken. User and password of the last URL that has some are used.
+    pub fn broker(mut self, url: &str) -> Result<Self, ClientError> {
+        let url: BrokerUrl = url.parse().map_err(ClientError::Url)?;
+        check_feature(&url)?;
+        if url.user.is_some() {
+            self.opening.user.clone_from(&url.user);
+            self.opening.password.clone_from(&url.password);
+        }
+        self.brokers.push(url);
+        Ok(self)
+    }
+
+    /// A protocol of your own, as one more way.
+    #[must_use]
+    pub fn transport(mut self, transport: Box<dyn Transport>) -> Self {
+        self.transports.push(transport);
+        self
+    }
+
+    /// The client's name. Default: empty; then the broker chooses, or it is made up.
+    #[must_use]
+    pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
+        self.opening.client_id = client_id.into();
+        self
+    }
+
+    /// User name and password, for all brokers.
+    #[must_use]
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<Vec<u8>>) -> Self {
+        self.opening.user = Some(user.into());
+        self.opening.password = Some(password.into());
+        self
+    }
+
+    /// The broker keeps what it has for us so long after a connection is lost. Default: not at all. Needs a name.
+    #[must_use]
+    pub fn session(mut self, session: Duration) -> Self {
+        self.opening.session = span_of(session);
+        self
+    }
+
+    /// What is published for us when we vanish.
+    #[must_use]
+    pub fn will(mut self, will: Will) -> Self {
+        self.opening.will = Some(will);
+        self
+    }
+
+    /// Silence after which a stream is asked whether it lives; zero: never. Default 60 s.
+    #[must_use]
+    pub fn keep_alive(mut self, keep_alive: Duration) -> Self {
+        self.opening.keep_alive = span_of(keep_alive);
+        self
+    }
+
+    /// How long one attempt may take from its beginning to the broker's welcome, before the next is made. Default 10 s; over
+    /// datagrams that lose every fourth packet each way, some 4 of 100 attempts take longer.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How TLS and DTLS check the broker and show the client.
+    #[must_use]
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.tls = files;
+        self
+    }
+
+    /// A key that the broker knows, too, for DTLS (`coaps://`).
+    #[must_use]
+    pub fn psk(mut self, identity: impl Into<String>, key: impl Into<Vec<u8>>) -> Self {
+        self.psk = Some((identity.into(), key.into()));
+        self
+    }
+
+    /// 5 (default), or 4 for MQTT 3.1.1.
+    #[must_use]
+    pub fn mqtt_version(mut self, version: u8) -> Self {
+        self.mqtt_version = version;
+        self
+    }
+
+    /// What [`Via::Auto`] makes small. Default: latency.
+    #[must_use]
+    pub fn objective(mut self, objective: Objective) -> Self {
+        self.objective = objective;
+        self
+    }
+
+    /// What must hold before the objective counts.
+    #[must_use]
+    pub fn constraints(mut self, constraints: Constraints) -> Self {
+        self.constraints = constraints;
+        self
+    }
+
+    /// What is known of the protocols beforehand. Default: what the laboratory measured.
+    #[must_use]
+    pub fn calibration(mut self, calibration: Calibration) -> Self {
+        self.calibration = Some(calibration);
+        self
+    }
+
+    /// Where messages wait for the network, and how many.
+    #[must_use]
+    pub fn buffer(mut self, buffer: BufferSettings) -> Self {
+        self.buffer = buffer;
+        self
+    }
+
+    /// The first and the longest wait before a lost connection is made again; each is jittered. Default 200 ms and 30 s.
+    #[must_use]
+    pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
+        self.backoff = (min, max.max(min));
+        self
+    }
+
+    /// Turbo batching. Default: off.
+    #[must_use]
+    pub fn turbo(mut self, settings: BatchSettings) -> Self {
+        self.batch = settings;
+        self
+    }
+
+    /// Auto-throttle. Default: off.
+    #[must_use]
+    pub fn throttle(mut self, settings: ThrottleSettings) -> Self {
+        self.throttle = settings;
+        self
+    }
+
+    /// What the client's dice begin with, so that a test repeats. Default: the system's randomness.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the client. It does not wait for the network: messages may be published at once, and wait.
+    pub fn connect(self) -> Result<Client, ClientError> {
+        driver::start(self)
+    }
+
+    /// As [`ClientBuilder::connect`], with the blocking face.
+    pub fn connect_blocking(self) -> Result<crate::blocking::Client, ClientError> {
+        self.connect().map(crate::blocking::Client::from)
+    }
+
+    /// What the engine is to be.
+    pub(crate) fn engine_settings(&self) -> EngineSettings {
+        EngineSettings {
+            bytes_max: self.buffer.bytes_max,
+            messages_max: self.buffer.messages_max,
+            overflow: self.buffer.overflow,
+            connect_timeout: span_of(self.connect_timeout),
+            backoff_min: span_of(self.backoff.0),
+            backoff_max: span_of(self.backoff.1),
+            batch: self.batch,
+            throttle: self.throttle,
+            ..EngineSettings::new(self.opening.clone())
+        }
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("via", &self.via).field("brokers", &self.brokers).finish_non_exhaustive()
+    }
+}
+
+/// Whether this build speaks what a URL asks for.
+pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
+    let missing = |feature: &str| {
+        let scheme = url.scheme.name();
+        Err(ClientError::Settings(format!("this build does not speak {scheme}: it is without the feature `{feature}`")))
+    };
+    match url.scheme.protocol() {
+        "mqtt" if !cfg!(feature = "mqtt") => return missing("mqtt"),
+        "coap" if !cfg!(feature = "coap") => return missing("coap"),
+        "amqp" if !cfg!(feature = "amqp") => return missing("amqp"),
+        "stomp" if !cfg!(feature = "stomp") => return missing("stomp"),
+        _ => {}
+    }
+    if url.scheme.is_websocket() && !cfg!(feature = "websocket") {
+        return missing("websocket");
+    }
+    if url.scheme.is_encrypted() {
+        let (feature, is_there) = match url.scheme.is_datagrams() {
+            true => ("dtls", cfg!(feature = "dtls")),
+            false => ("tls", cfg!(feature = "tls")),
+        };
+        if !is_there {
+            return missing(feature);
+        }
+    }
+    Ok(())
+}
+
+/// A plugin for a URL; none if this build has none, which [`check_feature`] said before.
+#[allow(unused_variables)]
+pub(crate) fn transport_for(url: &BrokerUrl, mqtt_version: u8) -> Option<Box<dyn Transport>> {
+    let endpoint = url.endpoint();
+    match url.scheme.protocol() {
+        #[cfg(feature = "mqtt")]
+        "mqtt" => {
+            let settings = crate::mqtt::MqttSettings { version: mqtt_version, ..Default::default() };
+            Some(Box::new(crate::mqtt::Mqtt::new(endpoint, settings)))
+        }
+        #[cfg(feature = "coap")]
+        "coap" if url.scheme.is_datagrams() => Some(Box::new(crate::coap::Coap::new(endpoint, Default::default()))),
+        #[cfg(feature = "coap")]
+        "coap" => Some(Box::new(crate::coap::CoapStream::new(endpoint, Default::default()))),
+        #[cfg(feature = "amqp")]
+        "amqp" => {
+            let mut settings = crate::amqp::AmqpSettings::default();
+            if let Some(vhost) = &url.virtual_host {
+                settings.vhost.clone_from(vhost);
+            }
+            Some(Box::new(crate::amqp::Amqp::new(endpoint, settings)))
+        }
+        #[cfg(feature = "stomp")]
+        "stomp" => {
+            let mut settings = crate::stomp::StompSettings::default();
+            if let Some(vhost) = &url.virtual_host {
+                settings.vhost.clone_from(vhost);
+            }
+            Some(Box::new(crate::stomp::Stomp::new(endpoint, settings)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,346 @@
+//! How our words are said in CoAP, and its words in ours; the same for datagrams and streams.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use thalweg_coap::link_format::Links;
+use thalweg_coap::{Code, OptionOut, Options, Value, content_format, option};
+use thalweg_model::syntax::read_level;
+use thalweg_model::{Address, Reliability, STAMP_OPTION, STAMPS_ANNOUNCEMENT, Span, Stamp};
+
+use super::CoapSettings;
+use crate::message::Retain;
+use crate::transport::{Events, Inbound, Outbound, Properties, Refusal, RequestId, Settled};
+
+/// No answer at all, whatever it would be. RFC 7967 §2.1
+pub(super) const NO_ANSWER: u32 = 26;
+
+/// Options that need no memory of their own.
+const INLINE: usize = 12;
+
+/// A list of options, in ascending order of their numbers.
+pub(super) struct OptionList<'o> {
+    inline: [OptionOut<'o>; INLINE],
+    len: usize,
+    /// All of them, if they are more.
+    many: Vec<OptionOut<'o>>,
+}
+
+impl<'o> OptionList<'o> {
+    pub(super) fn new() -> Self {
+        OptionList { inline: [(0, Value::Uint(0)); INLINE], len: 0, many: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, number: u16, value: Value<'o>) {
+        if self.many.is_empty() {
+            if let Some(place) = self.inline.get_mut(self.len) {
+                *place = (number, value);
+                self.len += 1;
+                return;
+            }
+            self.many.extend_from_slice(&self.inline);
+        }
+        self.many.push((number, value));
+    }
+
+    fn text(&mut self, number: u16, text: &'o str) {
+        self.push(number, Value::Opaque(text.as_bytes()));
+    }
+
+    pub(super) fn as_slice(&self) -> &[OptionOut<'o>] {
+        match self.many.is_empty() {
+            true => self.inline.get(..self.len).unwrap_or_default(),
+            false => &self.many,
+        }
+    }
+}
+
+/// What a request needs beside its payload, in memory that is used again.
+#[derive(Debug, Default)]
+pub(super) struct Wording {
+    /// Levels that had to be decoded, and queries; each ends where the next begins.
+    text: String,
+    ends: Vec<usize>,
+    /// The path that is said last: most messages go where the one before went.
+    said: Option<Said>,
+}
+
+/// A path that is at the front of [`Wording::text`].
+#[derive(Debug)]
+struct Said {
+    address: String,
+    resource: Resource,
+    /// Its levels, those of the base included, and their bytes.
+    levels: usize,
+    bytes: usize,
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resource {
+    /// The data of an address.
+    Data,
+    /// Who answers questions at an address.
+    Rpc,
+}
+
+impl Wording {
+    /// The path of an address, a level each. Fails if it is no address, or cannot be said.
+    fn levels(&mut self, address: &str, resource: Resource, settings: &CoapSettings) -> Result<(), Refusal> {
+        if let Some(said) = self.said.as_ref().filter(|said| said.address == address && said.resource == resource) {
+            self.text.truncate(said.bytes);
+            self.ends.truncate(said.levels);
+            return Ok(());
+        }
+        let said = self.said.take();
+        self.text.clear();
+        self.ends.clear();
+        Address::check(address).map_err(|_| Refusal::Address)?;
+        let queue = queue(address).filter(|_| !settings.is_plain());
+        let base = match (resource, queue) {
+            (_, Some(_)) => "q",
+            (Resource::Data, _) => &settings.base,
+            (Resource::Rpc, _) => &settings.rpc_base,
+        };
+        for level in base.split('/').filter(|level| !level.is_empty()) {
+            self.add(level);
+        }
+        for level in queue.unwrap_or(address).split('/') {
+            let level: Cow<'_, str> = read_level(level);
+            // RFC 7252 §5.10, table 4
+            if level.len() > 255 {
+                return Err(Refusal::Address);
+            }
+            self.add(&level);
+        }
+        let mut address_said = said.map(|said| said.address).unwrap_or_default();
+        address_said.clear();
+        address_said.push_str(address);
+        let (levels, bytes) = (self.ends.len(), self.text.len());
+        self.said = Some(Said { address: address_said, resource, levels, bytes });
+        Ok(())
+    }
+
+    fn add(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.ends.push(self.text.len());
+    }
+
+    fn query(&mut self, query: std::fmt::Arguments<'_>) {
+        let start = self.text.len();
+        let _ = self.text.write_fmt(query);
+        match self.text.len() - start {
+            0..=255 => self.ends.push(self.text.len()),
+            // Longer than a query may be: left out.
+            _ => self.text.truncate(start),
+        }
+    }
+
+    fn piece(&self, at: usize) -> &str {
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(at).and_then(|end| self.text.get(start..*end)).unwrap_or_default()
+    }
+
+    /// The code and options of a publish or a question.
+    pub(super) fn publish<'w>(
+        &'w mut self,
+        message: &Outbound<'_>,
+        resource: Resource,
+        is_unanswered: bool,
+        is_stream: bool,
+        stamp: &'w Option<StampBytes>,
+        settings: &CoapSettings,
+    ) -> Result<(Code, OptionList<'w>), Refusal> {
+        self.levels(message.address, resource, settings)?;
+        let path = self.ends.len();
+        if !settings.is_plain() {
+            if message.priority != 4 {
+                self.query(format_args!("priority={}", message.priority));
+            }
+            // A body in blocks goes confirmably, and over a stream everything is sure: both say more than is meant.
+            if (is_stream || !is_unanswered) && message.reliability == Reliability::AtMostOnce {
+                self.query(format_args!("qos=0"));
+            }
+            for (name, value) in message.properties.iter() {
+                self.query(format_args!("h.{name}={value}"));
+            }
+        }
+        let this = &*self;
+        let mut options = OptionList::new();
+        for level in 0..path {
+            options.text(option::URI_PATH, this.piece(level));
+        }
+        let is_clear = message.retain == Retain::Clear;
+        // 0 is text/plain in UTF-8. RFC 7252 §12.3
+        let text = message.is_text.then_some(0);
+        let format = message.content_type.map_or(text, content_format::number);
+        if let Some(format) = format.filter(|_| !is_clear) {
+            options.push(option::CONTENT_FORMAT, Value::Uint(u32::from(format)));
+        }
+        // What Thalweg reads as `?expiry=`, and shorter.
+        if message.lifespan != Span::FOREVER && !settings.is_plain() {
+            options.push(option::MAX_AGE, Value::Uint(u32::try_from(message.lifespan.secs_ceil()).unwrap_or(u32::MAX)));
+        }
+        for query in path..this.ends.len() {
+            options.text(option::URI_QUERY, this.piece(query));
+        }
+        if is_unanswered {
+            options.push(option::NO_RESPONSE, Value::Uint(NO_ANSWER));
+        }
+        if let Some(stamp) = stamp {
+            options.push(STAMP_OPTION, Value::Opaque(stamp.as_slice()));
+        }
+        let is_post = resource == Resource::Rpc || queue(message.address).is_some();
+        let code = match (is_clear, is_post) {
+            (true, _) => Code::DELETE,
+            (false, true) => Code::POST,
+            (false, false) => Code::PUT,
+        };
+        Ok((code, options))
+    }
+
+    /// The options of a GET; `queries` are added for Thalweg only.
+    pub(super) fn get<'w>(
+        &'w mut self,
+        address: &str,
+        queries: &[std::fmt::Arguments<'_>],
+        settings: &CoapSettings,
+    ) -> Result<OptionList<'w>, Refusal> {
+        self.levels(address, Resource::Data, settings)?;
+        let path = self.ends.len();
+        for query in queries.iter().filter(|_| !settings.is_plain()) {
+            self.query(*query);
+        }
+        let this = &*self;
+        let mut options = OptionList::new();
+        for level in 0..path {
+            options.text(option::URI_PATH, this.piece(level));
+        }
+        for query in path..this.ends.len() {
+            options.text(option::URI_QUERY, this.piece(query));
+        }
+        Ok(options)
+    }
+}
+
+/// The name in a queue's address.
+fn queue(address: &str) -> Option<&str> {
+    address.strip_prefix("$q/").filter(|name| !name.is_empty() && !name.contains('/'))
+}
+
+/// The options of the first question to a server: whether it recognizes repetitions by stamps.
+pub(super) fn hello() -> [OptionOut<'static>; 3] {
+    [
+        (option::URI_PATH, Value::Opaque(b".well-known")),
+        (option::URI_PATH, Value::Opaque(b"core")),
+        (option::URI_QUERY, Value::Opaque(b"rt=x-stamps")),
+    ]
+}
+
+/// Whether the answer to [`hello`] says that it does. RFC 6690 §4.1: who does not filter shows everything.
+pub(super) fn announces_stamps(code: Code, payload: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(payload) else { return false };
+    let names_it = |types: &str| types.split(' ').any(|one| one == STAMPS_ANNOUNCEMENT);
+    let is_it = |link: thalweg_coap::link_format::Link<'_>| link.attribute("rt").is_some_and(|types| names_it(&types));
+    code == Code::CONTENT && Links::new(text).filter_map(Result::ok).any(is_it)
+}
+
+/// A stamp as an option's value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StampBytes {
+    bytes: [u8; 16],
+    len: usize,
+}
+
+impl StampBytes {
+    pub(super) fn new(stamp: Stamp) -> Self {
+        let (bytes, len) = stamp.to_bytes();
+        StampBytes { bytes, len }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// A representation as a message.
+pub(super) fn inbound<'m>(address: &'m str, payload: &'m [u8], options: &Options<'_>) -> Inbound<'m> {
+    let format = options.uint(option::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok());
+    Inbound {
+        subscription: None,
+        delivery: None,
+        address,
+        payload,
+        reliability: Reliability::AtLeastOnce,
+        is_last_value: false,
+        repeated: false,
+        content_type: format.and_then(content_format::media_type),
+        properties: Properties::default(),
+        reply_to: None,
+        correlation: None,
+        // Max-Age says when to ask again, not when the message has no worth any more.
+        lifespan: Span::FOREVER,
+        stamp: options.get(STAMP_OPTION).and_then(|bytes| Stamp::from_bytes(bytes).ok()),
+    }
+}
+
+/// Tells the answer to a question.
+pub(super) fn answer(request: RequestId, code: Code, options: &Options<'_>, payload: &[u8], events: &mut dyn Events) {
+    match code.is_success() {
+        true => events.answered(request, Ok(Some(&inbound("", payload, options)))),
+        false if code == Code::NOT_FOUND => {
+            events.answered(request, Err(Refusal::Denied("nobody listens there".to_owned())));
+        }
+        false => events.answered(request, Err(refusal(code, options, payload))),
+    }
+}
+
+/// Tells a last value that was asked for.
+pub(super) fn value(request: RequestId, code: Code, options: &Options<'_>, payload: &[u8], events: &mut dyn Events) {
+    match code.is_success() {
+        true if is_nothing(payload, options) => events.answered(request, Ok(None)),
+        true => {
+            let value = Inbound { is_last_value: true, ..inbound("", payload, options) };
+            events.answered(request, Ok(Some(&value)));
+        }
+        false if code == Code::NOT_FOUND => events.answered(request, Ok(None)),
+        false => events.answered(request, Err(refusal(code, options, payload))),
+    }
+}
+
+/// Whether this is a representation of nothing yet: 2.05 without payload and tag.
+pub(super) fn is_nothing(payload: &[u8], options: &Options<'_>) -> bool {
+    payload.is_empty() && !options.has(option::ETAG) && !options.has(option::CONTENT_FORMAT)
+}
+
+/// What became of a publish that was answered like this.
+pub(super) fn outcome(code: Code, options: &Options<'_>, payload: &[u8]) -> Settled {
+    match code.is_success() {
+        true => Settled::Acknowledged,
+        false => Settled::Refused(refusal(code, options, payload)),
+    }
+}
+
+/// What a response means that is no success.
+pub(super) fn refusal(code: Code, options: &Options<'_>, payload: &[u8]) -> Refusal {
+    let words = match std::str::from_utf8(payload).unwrap_or_default() {
+        "" => code.to_string(),
+        words => format!("{code}: {words}"),
+    };
+    match code {
+        Code::REQUEST_ENTITY_TOO_LARGE => {
+            Refusal::TooLarge { limit: options.uint(option::SIZE1).unwrap_or(0) as usize }
+        }
+        Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => Refusal::Busy(words),
+        // It had no room for so many bodies and dropped the blocks before; from the beginning again. RFC 7959 §2.9.2
+        Code::REQUEST_ENTITY_INCOMPLETE => Refusal::Busy(words),
+        Code::GATEWAY_TIMEOUT => Refusal::NoAnswer,
+        _ => Refusal::Denied(words),
+    }
+}
+
+/// How long a server that is busy wants to be left alone: Max-Age, at most half a minute. RFC 8516 §3, RFC 7252 §5.9.3.4
+pub(super) fn pause(code: Code, options: &Options<'_>) -> Option<Span> {
+    let is_busy = matches!(code, Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE);
+    is_busy.then(|| Span::from_secs(u64::from(options.uint(option::MAX_AGE).unwrap_or(60)).min(30)))
+}

@@ -1,0 +1,75 @@
+//! What handles give to the driver: publishes, encoded one behind the other in one piece of memory, and wishes.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::task::Waker;
+use std::time::Duration;
+
+use thalweg_model::Reliability;
+
+use super::reply::Reply;
+use super::resolve::Resolved;
+use crate::adaptive::Explanation;
+use crate::client::{ClientError, Status};
+use crate::engine::DeliveryToken;
+use crate::message::Message;
+use crate::subscription::{Mailbox, SubscribeOptions};
+use crate::transport::{MessageId, Refusal, SubscriptionId};
+use crate::url::BrokerUrl;
+
+/// What waits for the driver.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    /// [`crate::engine::Draft`]s, encoded. Their ways are numbers of destinations here.
+    pub(crate) drafts: Vec<u8>,
+    /// How many there are.
+    pub(crate) messages: usize,
+    /// Everything else.
+    pub(crate) commands: Vec<Command>,
+    /// Messages that users have taken.
+    pub(crate) taken: Vec<DeliveryToken>,
+    /// What the resolver found.
+    pub(crate) resolved: Vec<Resolved>,
+    /// Number of the next publish.
+    pub(crate) next_id: MessageId,
+    /// What the engine has, as of its last turn, in messages.
+    pub(crate) behind_messages: usize,
+    /// What the engine has, as of its last turn, in bytes.
+    pub(crate) behind_bytes: usize,
+    /// Who waits for room.
+    pub(crate) room_wakers: Vec<Waker>,
+    /// Where messages were sent to beside the client's own brokers; their numbers begin at 1.
+    pub(crate) destinations: Vec<String>,
+    /// Properties of one message while they are encoded; empty between calls.
+    pub(crate) scratch: Vec<u8>,
+    /// Nothing is taken any more.
+    pub(crate) is_closed: bool,
+}
+
+/// What a handle wants of the driver.
+pub(crate) enum Command {
+    /// Another broker: the next destination.
+    Open(Box<BrokerUrl>),
+    /// Wants messages.
+    Subscribe {
+        id: SubscriptionId,
+        filter: String,
+        options: SubscribeOptions,
+        mailbox: Arc<Mailbox>,
+        reply: Reply<Result<Reliability, Refusal>>,
+    },
+    /// Wants no more.
+    Unsubscribe(SubscriptionId),
+    /// Asks; the draft is the question.
+    Request { draft: Vec<u8>, timeout: Duration, reply: Reply<Result<Option<Message>, Refusal>> },
+    /// Asks for a last value.
+    Read { address: String, timeout: Duration, reply: Reply<Result<Option<Message>, Refusal>> },
+    /// Wants to know when everything given before has its outcome.
+    Flush { timeout: Duration, reply: Reply<Result<(), ClientError>> },
+    /// Ends everything; before that, waits so long for outcomes.
+    Close { timeout: Duration, reply: Option<Reply<Result<(), ClientError>>> },
+    /// How is it?
+    Status(Sender<Status>),
+    /// Why this protocol?
+    Explain(Sender<Explanation>),
+}

@@ -1,0 +1,24 @@
+//! The thread that does the I/O: sockets, name resolution, TLS, timers. It owns the engine and tells it what comes.
+//!
+//! ```text
+//! handles ── inbox ──> turn: engine.publish … engine.turn ──> lines: connect, read, write ──> sockets
+//!    ^                   │                                      │
+//!    └── tickets, mailboxes, replies <── notices                └── bytes, readings ──> engine
+//! ```
+//!
+//! - `handle` is the end that users hold, `inbox` what they say, `reply` how they are answered;
+//! - `turn` is the loop; `line` is one lane's connection, on `socket` (`datagrams`), `security`, `resolve` and `network`.
+
+mod datagrams;
+pub(crate) mod handle;
+pub(crate) mod inbox;
+mod line;
+mod network;
+pub(crate) mod reply;
+mod resolve;
+mod security;
+mod socket;
+mod start;
+mod turn;
+
+pub(crate) use start::start;

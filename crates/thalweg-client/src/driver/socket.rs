@@ -1,0 +1,111 @@
+//! The sockets of a lane, none of which ever blocks.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::path::Path;
+
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+
+use super::datagrams::Datagrams;
+
+/// A socket.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Udp(Datagrams),
+}
+
+impl Socket {
+    /// Begins to connect; [`Socket::is_connected`] says when that is done.
+    pub(super) fn tcp(peer: SocketAddr) -> io::Result<Socket> {
+        TcpStream::connect(peer).map(Socket::Tcp)
+    }
+
+    /// Connects; a Unix socket does so at once or not at all.
+    pub(super) fn unix(path: &Path) -> io::Result<Socket> {
+        UnixStream::connect(path).map(Socket::Unix)
+    }
+
+    /// A socket that sends to this peer and hears only it.
+    pub(super) fn udp(peer: SocketAddr) -> io::Result<Socket> {
+        Datagrams::connect(peer).map(Socket::Udp)
+    }
+
+    /// Lets the poll watch it.
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Socket::Tcp(stream) => registry.register(stream, token, both),
+            Socket::Unix(stream) => registry.register(stream, token, both),
+            Socket::Udp(datagrams) => registry.register(&mut datagrams.socket, token, both),
+        }
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        // It fails only for what was not registered.
+        let _ = match self {
+            Socket::Tcp(stream) => registry.deregister(stream),
+            Socket::Unix(stream) => registry.deregister(stream),
+            Socket::Udp(datagrams) => registry.deregister(&mut datagrams.socket),
+        };
+    }
+
+    /// Whether a connection that was begun stands; an error if it cannot.
+    pub(super) fn is_connected(&self) -> io::Result<bool> {
+        let (error, peer) = match self {
+            Socket::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
+            Socket::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
+            Socket::Udp(_) => return Ok(true),
+        };
+        match (error, peer) {
+            (Some(error), _) => Err(error),
+            (None, Ok(())) => Ok(true),
+            (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            // EINPROGRESS, which has no kind of its own.
+            (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            (None, Err(error)) => Err(error),
+        }
+    }
+
+    /// What we write leaves at once: batches are made before (Nagle's algorithm would wait for acknowledgements).
+    pub(super) fn set_nodelay(&self) {
+        if let Socket::Tcp(stream) = self {
+            // Only slower without.
+            let _ = stream.set_nodelay(true);
+        }
+    }
+
+    /// Reads; of datagrams it may be a run, each so long as the second number says, but the last, which may be shorter.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
+        match self {
+            Socket::Tcp(stream) => stream.read(into).map(|bytes| (bytes, bytes)),
+            Socket::Unix(stream) => stream.read(into).map(|bytes| (bytes, bytes)),
+            Socket::Udp(datagrams) => datagrams.receive(into),
+        }
+    }
+
+    pub(super) fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(from),
+            Socket::Unix(stream) => stream.write(from),
+            Socket::Udp(datagrams) => datagrams.send(from),
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub(super) fn shutdown(&self) {
+        // Whoever hung up before needs no goodbye.
+        let _ = match self {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Udp(_) => Ok(()),
+        };
+    }
+}
+
+/// What `read` and `write` are told by a socket that is not ready, or by a signal in between.
+pub(super) fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

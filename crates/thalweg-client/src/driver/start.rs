@@ -1,0 +1,113 @@
+//! From settings to a running thread.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::handle::{Clock, Handle, Limits, Shared};
+use super::inbox::Inbox;
+use super::security::Security;
+use super::turn::{BELL, Driver};
+use crate::adaptive::{Calibration, Candidate, Chooser};
+use crate::builder::{BufferSettings, ClientBuilder, Via, transport_for};
+use crate::client::{Client, ClientError};
+use crate::engine::{Engine, LaneSpec, Overflow, Role};
+#[cfg(feature = "disk")]
+use crate::spool::{Disk, DiskSettings};
+use crate::spool::{Memory, Spool};
+use crate::transport::{Medium, Transport};
+
+/// Starts a client's thread.
+pub(crate) fn start(mut builder: ClientBuilder) -> Result<Client, ClientError> {
+    let system = |what: &'static str| move |error: std::io::Error| ClientError::System(format!("{what}: {error}"));
+    let transports = transports(&mut builder)?;
+    let is_tls = |transport: &dyn Transport| {
+        let endpoint = transport.endpoint();
+        endpoint.is_encrypted && endpoint.medium == Medium::Stream
+    };
+    let security = Security::new(&builder, transports.iter().any(|transport| is_tls(transport.as_ref())))?;
+    let clock = Clock::start();
+    let now = clock.now();
+    let mut settings = builder.engine_settings();
+    settings.wall_at_zero = wall_nanos().saturating_sub(now.nanos());
+    let seed = builder.seed.unwrap_or_else(random);
+    let candidates: Vec<Candidate> =
+        transports.iter().enumerate().map(|(lane, transport)| Candidate::new(lane, transport.as_ref())).collect();
+    let chooser = (candidates.len() > 1 && builder.via == Via::Auto).then(|| {
+        let calibration = builder.calibration.take().unwrap_or_else(Calibration::built_in);
+        Chooser::new(builder.objective, builder.constraints.clone(), calibration, &candidates, seed, now)
+    });
+    let limits = Limits {
+        messages_max: settings.messages_max,
+        bytes_max: settings.bytes_max,
+        drops_oldest: settings.overflow == Overflow::DropOldest,
+        has_disk: builder.buffer.disk.is_some(),
+    };
+    let lanes = transports.into_iter().map(|transport| LaneSpec { transport, role: Role::Candidate }).collect();
+    let engine =
+        Engine::new(settings, lanes, spool(&builder.buffer)?, chooser, seed, now).map_err(ClientError::Spool)?;
+    let poll = mio::Poll::new().map_err(system("the system gives no poll"))?;
+    let bell = mio::Waker::new(poll.registry(), BELL).map_err(system("the system gives no waker"))?;
+    let inbox = Inbox { next_id: engine.next_id(), ..Inbox::default() };
+    let shared = Arc::new(Shared::new(inbox, limits, bell, clock));
+    let handle = Handle::new(shared.clone());
+    let driver = Driver::new(shared, poll, engine, security, builder.mqtt_version);
+    std::thread::Builder::new()
+        .name("thalweg-client".into())
+        .stack_size(512 << 10)
+        .spawn(move || driver.run())
+        .map_err(system("the system gives no thread"))?;
+    Ok(Client { handle })
+}
+
+/// The lanes that the settings name, in their order; at least one.
+fn transports(builder: &mut ClientBuilder) -> Result<Vec<Box<dyn Transport>>, ClientError> {
+    let mut transports = Vec::new();
+    for url in &builder.brokers {
+        transports.extend(transport_for(url, builder.mqtt_version));
+    }
+    transports.append(&mut builder.transports);
+    if transports.is_empty() {
+        return Err(ClientError::Settings("a client needs a broker: .broker(\"mqtt://HOST\")".into()));
+    }
+    if let Via::Protocol(wanted) = &builder.via {
+        transports.retain(|transport| transport.protocol() == wanted);
+        if transports.is_empty() {
+            return Err(ClientError::Settings(format!("no broker was named that speaks {wanted}")));
+        }
+    }
+    Ok(transports)
+}
+
+#[cfg(feature = "disk")]
+fn spool(buffer: &BufferSettings) -> Result<Box<dyn Spool>, ClientError> {
+    match &buffer.disk {
+        None => Ok(Box::new(Memory::new(random()))),
+        Some(folder) => {
+            // Large enough that it is the buffer's own limits that are met.
+            let room = DiskSettings::for_messages(buffer.bytes_max, buffer.messages_max);
+            let settings = DiskSettings { when_full: buffer.disk_full, ..room };
+            Ok(Box::new(Disk::open(folder, settings).map_err(ClientError::Spool)?))
+        }
+    }
+}
+
+#[cfg(not(feature = "disk"))]
+fn spool(buffer: &BufferSettings) -> Result<Box<dyn Spool>, ClientError> {
+    match &buffer.disk {
+        None => Ok(Box::new(Memory::new(random()))),
+        Some(_) => {
+            Err(ClientError::Settings("this build keeps nothing on disk: it is without the feature `disk`".into()))
+        }
+    }
+}
+
+/// A number that nobody guesses by accident: two processes do not take the same. The standard library seeds its hashers
+/// from the system.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn wall_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}

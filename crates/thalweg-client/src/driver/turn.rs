@@ -1,0 +1,597 @@
+//! The loop of a client's thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::Token;
+use thalweg_model::{Reliability, Time};
+
+use super::handle::{Shared, span_of};
+use super::inbox::{Command, Inbox};
+use super::line::{Farewell, Line, Means, READ_BYTES};
+use super::reply::Reply;
+use super::resolve::Resolved;
+use super::security::Security;
+use crate::adaptive::Explanation;
+use crate::builder::transport_for;
+use crate::client::{ClientError, Failure, Lane, Status};
+use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, Notice, Success, Wish};
+use crate::message::Message;
+use crate::subscription::Mailbox;
+use crate::ticket::{Ticket, lock};
+use crate::transport::{Endpoint, Medium, MessageId, Refusal, RequestId, SubscriptionId};
+
+/// The bell's place among what the poll watches; lanes have their numbers, farewells count down from it.
+pub(super) const BELL: Token = Token(usize::MAX);
+
+/// How often lanes and engine take turns before the inbox is looked at again.
+const ROUNDS_MAX: usize = 16;
+
+/// Bytes of drafts that are given to the engine before it sends: so that what was copied is still near when it is sent.
+const DRAFT_BYTES_PER_TURN: usize = 256 << 10;
+
+/// Failures whose words are remembered.
+const FAILURES_KEPT: usize = 64;
+
+/// A client's thread.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    poll: mio::Poll,
+    engine: Engine,
+    security: Security,
+    mqtt_version: u8,
+    lines: Vec<Line>,
+    farewells: Vec<(Token, Farewell)>,
+    next_farewell: usize,
+    /// Drafts that the engine has not taken, from `backlog_at` on, and how many they are.
+    backlog: Vec<u8>,
+    backlog_at: usize,
+    backlog_messages: usize,
+    /// The engine has no room: the backlog waits.
+    is_full: bool,
+    /// Ways of the engine, by number of destination less one.
+    ways: Vec<u32>,
+    subscriptions: HashMap<SubscriptionId, Entry>,
+    questions: HashMap<RequestId, Reply<Result<Option<Message>, Refusal>>>,
+    next_question: u64,
+    flushes: Vec<Flush>,
+    /// The last messages that failed.
+    failures: VecDeque<Failure>,
+    closing: Option<Closing>,
+    taken: Vec<DeliveryToken>,
+    commands: Vec<Command>,
+    scratch: Vec<u8>,
+}
+
+struct Entry {
+    mailbox: Arc<Mailbox>,
+    /// Who waits for the broker's answer.
+    reply: Option<Reply<Result<Reliability, Refusal>>>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.mailbox.end(None);
+    }
+}
+
+/// Somebody waits until all that was given before has its outcome.
+struct Flush {
+    /// The last of these messages.
+    through: MessageId,
+    /// How many of them have no outcome yet.
+    outstanding: usize,
+    until: Time,
+    reply: Reply<Result<(), ClientError>>,
+}
+
+struct Closing {
+    until: Time,
+    reply: Vec<Reply<Result<(), ClientError>>>,
+    /// The engine has said goodbye.
+    is_said: bool,
+    outcome: Result<(), ClientError>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        poll: mio::Poll,
+        engine: Engine,
+        security: Security,
+        mqtt_version: u8,
+    ) -> Driver {
+        Driver {
+            lines: (0..engine.lanes()).map(Line::new).collect(),
+            shared,
+            poll,
+            engine,
+            security,
+            mqtt_version,
+            farewells: Vec::new(),
+            next_farewell: BELL.0 - 1,
+            backlog: Vec::new(),
+            backlog_at: 0,
+            backlog_messages: 0,
+            is_full: false,
+            ways: Vec::new(),
+            subscriptions: HashMap::new(),
+            questions: HashMap::new(),
+            next_question: 1,
+            flushes: Vec::new(),
+            failures: VecDeque::new(),
+            closing: None,
+            taken: Vec::new(),
+            commands: Vec::new(),
+            scratch: vec![0; READ_BYTES],
+        }
+    }
+
+    /// Runs until the client is closed.
+    pub(super) fn run(mut self) {
+        let mut events = mio::Events::with_capacity(64);
+        // Whatever ends this thread, nobody waits for it afterwards.
+        let _last_words = LastWords(self.shared.clone());
+        loop {
+            let now = self.shared.clock.now();
+            self.take_inbox(now);
+            if self.engine.poll_timeout() <= now {
+                self.engine.handle_timeout(now);
+            }
+            let is_busy = self.work(now);
+            self.look_after_flushes(now);
+            if self.look_after_closing(now) {
+                break;
+            }
+            if !self.sleep(&mut events, is_busy) {
+                break;
+            }
+        }
+        if let Some(closing) = self.closing.take() {
+            lock(&self.shared.inbox).is_closed = true;
+            self.shared.tickets.end();
+            for reply in closing.reply {
+                reply.send(closing.outcome.clone());
+            }
+        }
+    }
+
+    /// Takes what handles have put in.
+    fn take_inbox(&mut self, now: Time) {
+        let shared = self.shared.clone();
+        let (resolved, room) = {
+            let mut inbox = lock(&shared.inbox);
+            // Two pieces of memory take turns: nothing is copied under the lock.
+            if self.backlog_at >= self.backlog.len() {
+                self.backlog.clear();
+                self.backlog_at = 0;
+                self.backlog_messages = std::mem::take(&mut inbox.messages);
+                std::mem::swap(&mut self.backlog, &mut inbox.drafts);
+            }
+            std::mem::swap(&mut self.commands, &mut inbox.commands);
+            std::mem::swap(&mut self.taken, &mut inbox.taken);
+            let room = self.tell_room(&mut inbox);
+            (std::mem::take(&mut inbox.resolved), room)
+        };
+        room.into_iter().for_each(std::task::Waker::wake);
+        for Resolved { lane, outcome } in resolved {
+            let Driver { lines, engine, poll, security, scratch, .. } = self;
+            if let Some(line) = lines.get_mut(lane) {
+                line.resolved(outcome, engine, &Means { registry: poll.registry(), security, scratch }, now);
+            }
+        }
+        for token in self.taken.drain(..) {
+            self.engine.settle(token, now);
+        }
+        // Wishes in the order in which they were said, but before messages: who subscribes and then publishes hears it.
+        // Goodbyes and flushes count what was given before them.
+        let mut commands = std::mem::take(&mut self.commands);
+        for command in commands.drain(..) {
+            self.obey(command, now);
+        }
+        self.commands = commands;
+        self.give_drafts(now);
+        self.engine.turn(now);
+    }
+
+    /// Tells handles how full the buffer is; returns whom to wake, because there is room.
+    fn tell_room(&self, inbox: &mut Inbox) -> Vec<std::task::Waker> {
+        let (load, limits) = (self.engine.load(), self.shared.limits);
+        inbox.behind_messages = load.messages + self.backlog_messages;
+        inbox.behind_bytes = load.bytes + (self.backlog.len() - self.backlog_at);
+        let has_room = inbox.messages + inbox.behind_messages < limits.messages_max
+            && inbox.drafts.len() + inbox.behind_bytes < limits.bytes_max;
+        if has_room { std::mem::take(&mut inbox.room_wakers) } else { Vec::new() }
+    }
+
+    /// Gives the engine what it has room for.
+    fn give_drafts(&mut self, now: Time) {
+        let end = self.backlog_at + DRAFT_BYTES_PER_TURN;
+        while !self.is_full && self.backlog_at < end {
+            let Some((mut draft, rest)) = self.backlog.get(self.backlog_at..).and_then(Draft::decode) else { break };
+            let mut failed = None;
+            if let Some(at) = draft.way.checked_sub(1) {
+                draft.way = self.ways.get(at as usize).copied().unwrap_or(0);
+            }
+            match self.engine.publish(&draft, now) {
+                Err(Full::Buffer) => {
+                    self.is_full = true;
+                    break;
+                }
+                Ok(()) => {}
+                Err(Full::TooLarge | Full::Spool(_)) => failed = Some(draft.id),
+            }
+            self.backlog_messages = self.backlog_messages.saturating_sub(1);
+            self.backlog_at = self.backlog.len() - rest.len();
+            if let Some(id) = failed {
+                self.settle(id, Success::Failed);
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command, now: Time) {
+        match command {
+            Command::Open(url) => {
+                let transports = transport_for(&url, self.mqtt_version).into_iter().collect();
+                let way = self.engine.add_way(transports, now);
+                self.ways.push(way);
+                while self.lines.len() < self.engine.lanes() {
+                    self.lines.push(Line::new(self.lines.len()));
+                }
+            }
+            Command::Subscribe { id, filter, options, mailbox, reply } => {
+                self.subscriptions.insert(id, Entry { mailbox, reply: Some(reply) });
+                let wish = Wish {
+                    subscription: id,
+                    way: 0,
+                    filter: &filter,
+                    reliability: options.reliability,
+                    last_values: options.last_values,
+                    keeps_all: options.keeps_all,
+                };
+                self.engine.subscribe(&wish, now);
+            }
+            Command::Unsubscribe(id) => {
+                if self.subscriptions.remove(&id).is_some() {
+                    self.engine.unsubscribe(id, now);
+                }
+            }
+            Command::Request { draft, timeout, reply } => {
+                if let Some((draft, _)) = Draft::decode(&draft) {
+                    let question = self.ask(reply);
+                    self.engine.request(question, &draft, now + span_of(timeout), now);
+                }
+            }
+            Command::Read { address, timeout, reply } => {
+                let question = self.ask(reply);
+                self.engine.read(question, 0, &address, now + span_of(timeout), now);
+            }
+            Command::Flush { timeout, reply } => {
+                // What was settled before is told before, so that it is not counted twice.
+                self.tell_all(now);
+                let inbox = lock(&self.shared.inbox);
+                let through = inbox.next_id.saturating_sub(1);
+                let outstanding = self.engine.load().messages + self.backlog_messages + inbox.messages;
+                drop(inbox);
+                self.flushes.push(Flush { through, outstanding, until: now + span_of(timeout), reply });
+            }
+            Command::Close { timeout, reply } => {
+                lock(&self.shared.inbox).is_closed = true;
+                let until = now + span_of(timeout);
+                match &mut self.closing {
+                    Some(closing) => {
+                        closing.until = closing.until.min(until);
+                        closing.reply.extend(reply);
+                    }
+                    none => {
+                        let reply = reply.into_iter().collect();
+                        *none = Some(Closing { until, reply, is_said: false, outcome: Ok(()) });
+                    }
+                }
+            }
+            Command::Status(answer_to) => {
+                // Who asked may have gone.
+                let _ = answer_to.send(self.status());
+            }
+            Command::Explain(answer_to) => {
+                let _ = answer_to.send(self.explain(now));
+            }
+        }
+    }
+
+    fn ask(&mut self, reply: Reply<Result<Option<Message>, Refusal>>) -> RequestId {
+        let question = RequestId(self.next_question);
+        self.next_question += 1;
+        self.questions.insert(question, reply);
+        question
+    }
+
+    /// Lets engine and lanes do what they can; `true` if more could be done at once.
+    fn work(&mut self, now: Time) -> bool {
+        for _ in 0..ROUNDS_MAX {
+            let mut moved = false;
+            while let Some(action) = self.engine.poll_action() {
+                moved = true;
+                self.act(action, now);
+            }
+            self.tell_all(now);
+            let Driver { lines, engine, poll, security, scratch, .. } = self;
+            let mut means = Means { registry: poll.registry(), security, scratch };
+            for line in lines.iter_mut() {
+                moved |= line.work(engine, &mut means, now);
+            }
+            if !self.is_full && self.backlog_at < self.backlog.len() {
+                self.give_drafts(now);
+                self.engine.turn(now);
+                moved = true;
+            }
+            if !moved {
+                self.farewells.retain_mut(|(_, farewell)| {
+                    let is_over = farewell.work(&mut self.scratch, now);
+                    if is_over {
+                        farewell.socket.deregister(self.poll.registry());
+                    }
+                    !is_over
+                });
+                return false;
+            }
+        }
+        true
+    }
+
+    fn act(&mut self, action: Action, now: Time) {
+        let Driver { lines, engine, poll, security, scratch, shared, .. } = self;
+        let means = Means { registry: poll.registry(), security, scratch };
+        match action {
+            Action::Connect(lane) => {
+                if let Some(line) = lines.get_mut(lane) {
+                    line.connect(engine, shared, &means, now);
+                }
+            }
+            Action::Disconnect(lane) => {
+                let farewell = lines.get_mut(lane).and_then(|line| line.disconnect(engine, &means, now));
+                if let Some(mut farewell) = farewell {
+                    // Known to the poll by another name now, so that the lane's next socket is not taken for it.
+                    farewell.socket.deregister(poll.registry());
+                    let token = Token(self.next_farewell);
+                    self.next_farewell -= 1;
+                    if farewell.socket.register(poll.registry(), token).is_ok() {
+                        self.farewells.push((token, farewell));
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_all(&mut self, now: Time) {
+        while let Some(notice) = self.engine.poll_notice() {
+            self.tell(notice, now);
+        }
+    }
+
+    fn settle(&mut self, id: MessageId, success: Success) {
+        self.shared.tickets.settle(id, success);
+        for flush in self.flushes.iter_mut().filter(|flush| id <= flush.through) {
+            flush.outstanding = flush.outstanding.saturating_sub(1);
+        }
+    }
+
+    fn tell(&mut self, notice: Notice, now: Time) {
+        let shared = &self.shared;
+        match notice {
+            Notice::Settled { id, success, why } => {
+                if let Some(why) = why {
+                    if self.failures.len() >= FAILURES_KEPT {
+                        self.failures.pop_front();
+                    }
+                    self.failures.push_back(Failure { ticket: Ticket(id), why: why.to_string() });
+                }
+                self.settle(id, success);
+            }
+            Notice::Gone { first, last } => (first..=last).for_each(|id| self.settle(id, Success::Unknown)),
+            Notice::Stored { through } => {
+                shared.stored.fetch_max(through, Ordering::SeqCst);
+                let wakers = std::mem::take(&mut *lock(&shared.stored_wakers));
+                wakers.into_iter().for_each(std::task::Waker::wake);
+            }
+            Notice::Room => self.is_full = false,
+            Notice::Delivered { subscription, token, message } => match self.subscriptions.get(&subscription) {
+                Some(entry) => entry.mailbox.put(message, token),
+                None => self.engine.settle(token, now),
+            },
+            Notice::Subscribed { subscription, outcome } => {
+                let Some(entry) = self.subscriptions.get_mut(&subscription) else { return };
+                let reply = entry.reply.take();
+                if let Err(refusal) = &outcome {
+                    entry.mailbox.end(Some(refusal.to_string()));
+                    self.subscriptions.remove(&subscription);
+                }
+                if let Some(reply) = reply {
+                    reply.send(outcome);
+                }
+            }
+            Notice::Answered { request, answer } => {
+                if let Some(reply) = self.questions.remove(&request) {
+                    reply.send(answer);
+                }
+            }
+            // The engine remembers what status and explain say of these.
+            Notice::Up { lane, session_present } => {
+                if let Some(line) = self.lines.get_mut(lane) {
+                    line.session_present = session_present;
+                }
+            }
+            Notice::Down { .. } | Notice::Switched { .. } => {}
+        }
+    }
+
+    /// Answers who waits for outcomes.
+    fn look_after_flushes(&mut self, now: Time) {
+        if self.flushes.is_empty() {
+            return;
+        }
+        let mut waiting = Vec::new();
+        for flush in std::mem::take(&mut self.flushes) {
+            if flush.outstanding == 0 {
+                flush.reply.send(Ok(()));
+            } else if flush.until <= now {
+                flush.reply.send(Err(ClientError::TimedOut));
+            } else {
+                waiting.push(flush);
+            }
+        }
+        self.flushes = waiting;
+    }
+
+    /// Whether every message that was given has its outcome.
+    fn is_idle(&self) -> bool {
+        self.engine.load().messages == 0
+            && self.backlog_at >= self.backlog.len()
+            && lock(&self.shared.inbox).messages == 0
+    }
+
+    /// Ends the client in steps; `true` when it is over.
+    fn look_after_closing(&mut self, now: Time) -> bool {
+        let is_idle = self.closing.is_some() && self.is_idle();
+        let Some(closing) = &mut self.closing else { return false };
+        let is_said = closing.is_said;
+        if !is_said && (is_idle || closing.until <= now) {
+            closing.is_said = true;
+            if !is_idle {
+                closing.outcome = Err(ClientError::TimedOut);
+            }
+            self.engine.close(now);
+            // What has an outcome by now is told, then the goodbyes; what they leave over is said by the farewells.
+            self.work(now);
+            self.subscriptions.clear();
+            self.questions.clear();
+        }
+        is_said && self.farewells.is_empty()
+    }
+
+    /// Waits until something is to be done; `false` if the system does not let us.
+    fn sleep(&mut self, events: &mut mio::Events, is_busy: bool) -> bool {
+        let now = self.shared.clock.now();
+        let mut wake_at = self.engine.poll_timeout();
+        for line in &self.lines {
+            wake_at = wake_at.min(line.poll_timeout(&self.engine, now));
+        }
+        for (_, farewell) in &self.farewells {
+            wake_at = wake_at.min(farewell.until);
+        }
+        for flush in &self.flushes {
+            wake_at = wake_at.min(flush.until);
+        }
+        match &self.closing {
+            Some(closing) if !closing.is_said => wake_at = wake_at.min(closing.until),
+            // All goodbyes left at once: it is over, and nothing else would wake us.
+            Some(_) if self.farewells.is_empty() => wake_at = now,
+            _ => {}
+        }
+        let shared = &self.shared;
+        let may_sleep = !is_busy && wake_at > now;
+        let timeout = match may_sleep {
+            false => Some(Duration::ZERO),
+            true => {
+                // First said, then looked: see `Shared::ring`.
+                shared.is_asleep.store(true, Ordering::SeqCst);
+                let mut inbox = lock(&shared.inbox);
+                // What was settled in this turn has made room.
+                let room = self.tell_room(&mut inbox);
+                let is_empty = (inbox.messages == 0 || self.backlog_at < self.backlog.len())
+                    && inbox.commands.is_empty()
+                    && inbox.taken.is_empty()
+                    && inbox.resolved.is_empty();
+                drop(inbox);
+                room.into_iter().for_each(std::task::Waker::wake);
+                match (is_empty, wake_at) {
+                    (false, _) => Some(Duration::ZERO),
+                    (true, Time::NEVER) => None,
+                    (true, wake_at) => Some(Duration::from_nanos(wake_at.since(now).nanos())),
+                }
+            }
+        };
+        let polled = self.poll.poll(events, timeout);
+        shared.is_asleep.store(false, Ordering::SeqCst);
+        if let Err(error) = polled
+            && error.kind() != std::io::ErrorKind::Interrupted
+        {
+            return false;
+        }
+        for event in events.iter() {
+            if let Some(line) = self.lines.get_mut(event.token().0) {
+                // An error or the peer's end is found by reading.
+                let is_readable = event.is_readable() || event.is_error() || event.is_read_closed();
+                line.wake(is_readable, event.is_writable() || event.is_error(), event.is_read_closed());
+            }
+        }
+        true
+    }
+
+    fn status(&self) -> Status {
+        let lane = |at: usize| {
+            let status = self.engine.lane_status(at)?;
+            let line = self.lines.get(at)?;
+            Some(Lane {
+                protocol: status.protocol,
+                place: place(status.endpoint),
+                state: status.state,
+                publishes: status.publishes,
+                subscriptions: status.subscriptions,
+                session_present: line.session_present,
+                under_way: status.under_way,
+                connections: status.connections,
+                trouble: status.words.to_owned(),
+                bytes_sent: line.bytes_sent,
+                bytes_received: line.bytes_received,
+                network: line.reading,
+            })
+        };
+        Status {
+            lanes: (0..self.engine.lanes()).filter_map(lane).collect(),
+            load: self.engine.load(),
+            counts: self.engine.counts(),
+            buffer: self.engine.spool_status(),
+            failures: self.failures.iter().cloned().collect(),
+        }
+    }
+
+    fn explain(&self, now: Time) -> Explanation {
+        self.engine.explain(now).unwrap_or_else(|| {
+            let protocol = self.engine.lane_status(0).map_or("", |status| status.protocol);
+            Explanation { words: format!("{protocol}: there is no other way"), ..Explanation::default() }
+        })
+    }
+}
+
+fn place(endpoint: &Endpoint) -> String {
+    match &endpoint.medium {
+        Medium::Unix(path) => path.display().to_string(),
+        _ if endpoint.host.contains(':') => format!("[{}]:{}", endpoint.host, endpoint.port),
+        _ => format!("{}:{}", endpoint.host, endpoint.port),
+    }
+}
+
+/// However the thread ends, handles are told.
+struct LastWords(Arc<Shared>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        let (commands, wakers) = {
+            let mut inbox = lock(&self.0.inbox);
+            inbox.is_closed = true;
+            (std::mem::take(&mut inbox.commands), std::mem::take(&mut inbox.room_wakers))
+        };
+        // Their replies and mailboxes say it.
+        for command in commands {
+            if let Command::Subscribe { mailbox, .. } = command {
+                mailbox.end(None);
+            }
+        }
+        self.0.tickets.end();
+        let stored = std::mem::take(&mut *lock(&self.0.stored_wakers));
+        wakers.into_iter().chain(stored).for_each(std::task::Waker::wake);
+    }
+}

@@ -1,0 +1,9 @@
+//! The engine in a simulated world. [`world`] is made to be used again.
+
+mod broker;
+mod dice;
+mod seeds;
+mod stories;
+mod transport;
+mod wire;
+mod world;

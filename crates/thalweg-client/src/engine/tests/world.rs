@@ -1,0 +1,533 @@
+//! A world for engines: a driver without sockets, lanes that lose, delay and break, a broker, handles. Virtual time, one
+//! seed, no sleeps.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::net::SocketAddr;
+
+use thalweg_model::{Reliability, Span, Time};
+
+use super::broker::Broker;
+use super::dice::Dice;
+use super::transport::{Kind, SimTransport};
+use super::wire::Frame;
+use crate::engine::{
+    Action, DeliveryToken, Draft, Engine, EngineSettings, Full, LaneSpec, Notice, Role, Success, Wish,
+};
+use crate::spool::{Memory, Spool};
+use crate::transport::{MessageId, Opening, SubscriptionId};
+
+/// What goes wrong, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Chaos {
+    /// Of datagrams, in percent.
+    pub loss: u64,
+    /// Of datagrams that come twice, in percent.
+    pub twice: u64,
+    /// Milliseconds, at most.
+    pub delay: u64,
+    /// How often in a thousand steps of the network a connection is cut.
+    pub cuts: u64,
+    /// What was written before a cut may reach the broker after it.
+    pub late: bool,
+    /// Connections that cannot be made, in percent.
+    pub unreachable: u64,
+    /// The broker forgets sessions at cuts, in percent.
+    pub amnesia: u64,
+}
+
+impl Chaos {
+    pub const NONE: Chaos = Chaos { loss: 0, twice: 0, delay: 50, cuts: 0, late: false, unreachable: 0, amnesia: 0 };
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Connected(usize, u64),
+    ConnectFailed(usize, u64),
+    ToBroker(usize, u64, Vec<u8>),
+    ToClient(usize, u64, Vec<u8>),
+    /// The client sees the end of a connection.
+    Closed(usize, u64),
+    /// The broker does.
+    BrokerClosed(usize, u64),
+    /// The handles take what was delivered.
+    Take,
+}
+
+/// A lane as driver and network see it.
+struct Link {
+    kind: Kind,
+    /// The connection of the hour; counts up.
+    connection: u64,
+    is_open: bool,
+    /// When the last bytes arrive, so that a stream keeps its order.
+    to_broker: Time,
+    to_client: Time,
+    client_rest: Vec<u8>,
+    broker_rest: BTreeMap<u64, Vec<u8>>,
+}
+
+/// What was published and what became of it.
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    pub address: String,
+    pub reliability: Reliability,
+    pub priority: u8,
+    pub outcome: Success,
+    /// The subscription stood before it was published.
+    pub is_wanted: bool,
+}
+
+pub struct World {
+    pub engine: Engine,
+    pub broker: Broker,
+    pub dice: Dice,
+    pub now: Time,
+    pub chaos: Chaos,
+    pub tickets: BTreeMap<MessageId, Ticket>,
+    /// What handles were given, per subscription: payloads.
+    pub got: BTreeMap<SubscriptionId, Vec<String>>,
+    pub standing: BTreeMap<SubscriptionId, bool>,
+    pub notices: Vec<String>,
+    /// Answers to questions: payloads.
+    pub answers: Vec<(u64, Option<String>)>,
+    /// Handles take at once.
+    pub takes: bool,
+    /// When lanes were to be connected.
+    pub connects: Vec<(usize, Time)>,
+    inbox: VecDeque<DeliveryToken>,
+    links: Vec<Link>,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    count: u64,
+    /// How often something happened without time passing.
+    wakes: u32,
+    next_id: MessageId,
+}
+
+fn link(kind: &Kind) -> Link {
+    Link {
+        kind: *kind,
+        connection: 0,
+        is_open: false,
+        to_broker: Time::ZERO,
+        to_client: Time::ZERO,
+        client_rest: Vec::new(),
+        broker_rest: BTreeMap::new(),
+    }
+}
+
+pub fn settings() -> EngineSettings {
+    EngineSettings::new(Opening {
+        client_id: "gateway".to_owned(),
+        user: None,
+        password: None,
+        session: Span::ZERO,
+        will: None,
+        keep_alive: Span::ZERO,
+    })
+}
+
+impl World {
+    pub fn new(seed: u64, kinds: &[Kind], settings: EngineSettings) -> World {
+        World::with_spool(seed, kinds, settings, Box::new(Memory::new(seed ^ 0xabcd_ef01)), Time::ZERO)
+    }
+
+    pub fn with_spool(seed: u64, kinds: &[Kind], settings: EngineSettings, spool: Box<dyn Spool>, now: Time) -> World {
+        let spec =
+            |kind: &Kind| LaneSpec { transport: Box::new(SimTransport::new(*kind, "broker")), role: Role::Candidate };
+        let engine =
+            Engine::new(settings, kinds.iter().map(spec).collect(), spool, None, seed, now).expect("the spool opens");
+        let mut world = World {
+            next_id: engine.next_id(),
+            engine,
+            broker: Broker::default(),
+            dice: Dice::new(seed),
+            now,
+            chaos: Chaos::NONE,
+            tickets: BTreeMap::new(),
+            got: BTreeMap::new(),
+            standing: BTreeMap::new(),
+            notices: Vec::new(),
+            answers: Vec::new(),
+            takes: true,
+            connects: Vec::new(),
+            inbox: VecDeque::new(),
+            links: kinds.iter().map(link).collect(),
+            events: BinaryHeap::new(),
+            count: 0,
+            wakes: 0,
+        };
+        world.drive();
+        world
+    }
+
+    /// More brokers, with a lane of their own (here the same broker behind it).
+    pub fn add_way(&mut self, kind: Kind) -> u32 {
+        let way = self.engine.add_way(vec![Box::new(SimTransport::new(kind, "elsewhere"))], self.now);
+        self.links.push(link(&kind));
+        way
+    }
+
+    /// Publishes with the next number as payload. `edit` says what is special.
+    pub fn publish(
+        &mut self,
+        address: &str,
+        reliability: Reliability,
+        edit: impl FnOnce(&mut Draft<'_>),
+    ) -> Option<MessageId> {
+        let id = self.next_id;
+        let payload = id.to_string();
+        let mut draft = Draft { reliability, ..Draft::new(id, address, payload.as_bytes()) };
+        edit(&mut draft);
+        let priority = draft.priority;
+        let taken = self.engine.publish(&draft, self.now);
+        if let Err(full) = taken {
+            assert_eq!(full, Full::Buffer);
+            self.drive();
+            return None;
+        }
+        self.next_id += 1;
+        let is_wanted = self.standing.values().any(|stands| *stands);
+        let ticket =
+            Ticket { address: address.to_owned(), reliability, priority, outcome: Success::Pending, is_wanted };
+        self.tickets.insert(id, ticket);
+        self.drive();
+        Some(id)
+    }
+
+    pub fn subscribe(&mut self, name: u32, filter: &str, reliability: Reliability) {
+        let subscription = SubscriptionId(name);
+        let wish = Wish { subscription, way: 0, filter, reliability, last_values: true, keeps_all: true };
+        self.engine.subscribe(&wish, self.now);
+        self.standing.insert(subscription, false);
+        self.drive();
+    }
+
+    pub fn unsubscribe(&mut self, name: u32) {
+        self.engine.unsubscribe(SubscriptionId(name), self.now);
+        self.standing.remove(&SubscriptionId(name));
+        self.drive();
+    }
+
+    pub fn prefer(&mut self, lane: usize) {
+        self.engine.prefer(Some(lane), self.now);
+        self.drive();
+    }
+
+    pub fn outcome(&self, id: MessageId) -> Success {
+        self.tickets[&id].outcome
+    }
+
+    /// Payloads that the broker took, in order.
+    pub fn taken(&self) -> Vec<String> {
+        self.broker.log.iter().map(|taken| taken.payload.clone()).collect()
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, span: Span) {
+        let until = self.now + span;
+        while self.step(until) {}
+    }
+
+    /// Lets time pass until everything is settled; false if that is not so after `span`.
+    pub fn settle(&mut self, span: Span) -> bool {
+        let until = self.now + span;
+        while self.engine.load().messages > 0 {
+            if !self.step(until) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether a lane has a connection.
+    pub fn is_open(&self, lane: usize) -> bool {
+        self.links[lane].is_open
+    }
+
+    /// Cuts a lane's connection, if it has one.
+    pub fn cut(&mut self, lane: usize) {
+        let link = &mut self.links[lane];
+        if !link.is_open {
+            return;
+        }
+        link.is_open = false;
+        let connection = link.connection;
+        let after = Span::from_millis(self.dice.below(300));
+        let until_broker = if self.chaos.late { Span::from_millis(self.dice.below(3_000)) } else { Span::ZERO };
+        if self.dice.percent(self.chaos.amnesia) {
+            self.broker.forget_session(lane);
+        }
+        self.at(self.now + after, Event::Closed(lane, connection));
+        self.at(self.now + until_broker, Event::BrokerClosed(lane, connection));
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((time, self.count, event)));
+    }
+
+    /// Goes on to the next thing that happens; false if that is not before `until`.
+    fn step(&mut self, until: Time) -> bool {
+        let event_at = self.events.peek().map_or(Time::NEVER, |Reverse((time, ..))| *time);
+        let engine_at = self.engine.poll_timeout();
+        let next = event_at.min(engine_at);
+        if next > until {
+            self.now = until.max(self.now);
+            return false;
+        }
+        self.wakes = if next > self.now { 0 } else { self.wakes + 1 };
+        assert!(self.wakes < 10_000, "time stands still at {:?}", self.now);
+        self.now = self.now.max(next);
+        if engine_at <= event_at {
+            self.engine.handle_timeout(self.now);
+            self.drive();
+            return true;
+        }
+        let Some(Reverse((_, _, event))) = self.events.pop() else { return false };
+        self.happen(event);
+        if self.dice.below(1_000) < self.chaos.cuts {
+            let lane = self.dice.below(self.links.len() as u64) as usize;
+            self.cut(lane);
+        }
+        true
+    }
+
+    /// With `THALWEG_TRACE` set, says what happens.
+    fn trace(&self, words: impl FnOnce() -> String) {
+        if std::env::var_os("THALWEG_TRACE").is_some() {
+            eprintln!("{:>9.3} {}", self.now.nanos() as f64 / 1e9, words());
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.trace(|| match &event {
+            Event::ToBroker(lane, connection, bytes) => format!("{lane}.{connection} > {}", bytes.escape_ascii()),
+            Event::ToClient(lane, connection, bytes) => format!("{lane}.{connection} < {}", bytes.escape_ascii()),
+            other => format!("{other:?}"),
+        });
+        match event {
+            Event::Connected(lane, connection) if self.links[lane].connection == connection => {
+                self.links[lane].is_open = true;
+                self.links[lane].client_rest.clear();
+                self.engine.connected(lane, SocketAddr::from(([127, 0, 0, 1], 1)), self.now);
+            }
+            Event::ConnectFailed(lane, connection) if self.links[lane].connection == connection => {
+                self.engine.connect_failed(lane, "unreachable", self.now);
+            }
+            Event::Closed(lane, connection) if self.links[lane].connection == connection => {
+                self.engine.closed(lane, "cut", self.now);
+            }
+            Event::BrokerClosed(lane, connection) => self.broker.closed(lane, connection),
+            Event::ToBroker(lane, connection, bytes) => {
+                let kind = self.links[lane].kind;
+                let mut rest = self.links[lane].broker_rest.remove(&connection).unwrap_or_default();
+                rest.extend_from_slice(&bytes);
+                let mut answers = Vec::new();
+                let mut read = 0;
+                while let Some((frame, len)) = Frame::decode(&rest[read..]) {
+                    read += len;
+                    answers.extend(self.broker.hear(lane, connection, frame, kind.is_datagram));
+                }
+                rest.drain(..read);
+                if !rest.is_empty() {
+                    self.links[lane].broker_rest.insert(connection, rest);
+                }
+                for (lane, connection, frame) in answers {
+                    let mut bytes = Vec::new();
+                    frame.encode(&mut bytes);
+                    self.carry(lane, connection, bytes, false);
+                }
+            }
+            Event::ToClient(lane, connection, bytes) => {
+                let link = &mut self.links[lane];
+                if link.connection != connection || !link.is_open {
+                    return;
+                }
+                if link.kind.is_datagram {
+                    self.engine.handle_input(lane, &bytes, self.now);
+                } else {
+                    link.client_rest.extend_from_slice(&bytes);
+                    let rest = std::mem::take(&mut link.client_rest);
+                    let consumed = self.engine.handle_input(lane, &rest, self.now);
+                    self.links[lane].client_rest = rest[consumed..].to_vec();
+                }
+            }
+            Event::Take => {
+                while let Some(token) = self.inbox.pop_front() {
+                    self.engine.settle(token, self.now);
+                }
+            }
+            _ => return,
+        }
+        self.drive();
+    }
+
+    /// The broker repeats what a lane of datagrams has not settled.
+    pub fn repeat(&mut self, lane: usize) {
+        for (connection, frame) in self.broker.repeated(lane) {
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            self.carry(lane, connection, bytes, false);
+        }
+    }
+
+    /// Carries bytes over the network.
+    fn carry(&mut self, lane: usize, connection: u64, bytes: Vec<u8>, to_broker: bool) {
+        let kind = self.links[lane].kind;
+        if to_broker {
+            self.trace(|| format!("{lane}.{connection} writes {}", bytes.escape_ascii()));
+        }
+        let copies = match kind.is_datagram {
+            true if self.dice.percent(self.chaos.loss) => 0,
+            true if self.dice.percent(self.chaos.twice) => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let delay = Span::from_millis(1 + self.dice.below(self.chaos.delay));
+            let mut time = self.now + delay;
+            if !kind.is_datagram {
+                let last = if to_broker { &mut self.links[lane].to_broker } else { &mut self.links[lane].to_client };
+                time = time.max(*last);
+                *last = time;
+            }
+            let event = if to_broker {
+                Event::ToBroker(lane, connection, bytes.clone())
+            } else {
+                Event::ToClient(lane, connection, bytes.clone())
+            };
+            self.at(time, event);
+        }
+    }
+
+    /// Does what a driver does after each call.
+    pub fn drive(&mut self) {
+        self.engine.turn(self.now);
+        loop {
+            let mut did = false;
+            while let Some(action) = self.engine.poll_action() {
+                did = true;
+                self.act(action);
+            }
+            while let Some(notice) = self.engine.poll_notice() {
+                did = true;
+                self.note(notice);
+            }
+            for lane in 0..self.links.len() {
+                did |= self.write(lane);
+            }
+            if !did {
+                break;
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Connect(lane) => {
+                let link = &mut self.links[lane];
+                assert!(!link.is_open, "lane {lane} is connected already");
+                link.connection += 1;
+                let connection = link.connection;
+                let after = self.now + Span::from_millis(1 + self.dice.below(100));
+                self.connects.push((lane, self.now));
+                let fails = self.dice.percent(self.chaos.unreachable);
+                let event =
+                    if fails { Event::ConnectFailed(lane, connection) } else { Event::Connected(lane, connection) };
+                self.at(after, event);
+            }
+            Action::Disconnect(lane) => {
+                self.write(lane);
+                let link = &mut self.links[lane];
+                link.is_open = false;
+                let (connection, after) = (link.connection, link.to_broker);
+                // Whatever comes from this connection later is not heard.
+                link.connection += 1;
+                self.at(after.max(self.now), Event::BrokerClosed(lane, connection));
+            }
+        }
+    }
+
+    fn write(&mut self, lane: usize) -> bool {
+        let link = &self.links[lane];
+        let (kind, connection, is_open) = (link.kind, link.connection, link.is_open);
+        let mut did = false;
+        if kind.is_datagram {
+            while let Some(datagram) = self.engine.datagram(lane).map(<[u8]>::to_vec) {
+                did = true;
+                self.engine.wrote(lane, datagram.len(), self.now);
+                if is_open {
+                    self.carry(lane, connection, datagram, true);
+                }
+            }
+            return did;
+        }
+        while !self.engine.unwritten(lane).is_empty() {
+            did = true;
+            let waiting = self.engine.unwritten(lane);
+            let len = 1 + self.dice.below(waiting.len() as u64 * 2) as usize;
+            let piece = waiting[..len.min(waiting.len())].to_vec();
+            self.engine.wrote(lane, piece.len(), self.now);
+            if is_open {
+                self.carry(lane, connection, piece, true);
+            }
+        }
+        did
+    }
+
+    fn note(&mut self, notice: Notice) {
+        match notice {
+            Notice::Settled { id, success, why } => {
+                let ticket = self.tickets.get_mut(&id);
+                let Some(ticket) = ticket else { return };
+                assert_eq!(ticket.outcome, Success::Pending, "{id} is settled twice");
+                assert_ne!(success, Success::Pending);
+                assert_eq!(why.is_some(), success == Success::Failed, "{why:?}");
+                ticket.outcome = success;
+            }
+            Notice::Gone { first, last } => {
+                for id in first..=last {
+                    let Some(ticket) = self.tickets.get_mut(&id) else { continue };
+                    assert_eq!(ticket.outcome, Success::Pending, "{id} is settled twice");
+                    assert_eq!(ticket.reliability, Reliability::AtMostOnce);
+                    ticket.outcome = Success::Unknown;
+                }
+            }
+            Notice::Delivered { subscription, token, message } => {
+                let payload = String::from_utf8_lossy(message.payload()).into_owned();
+                self.got.entry(subscription).or_default().push(payload);
+                self.inbox.push_back(token);
+                if self.takes {
+                    let after = self.now + Span::from_millis(self.dice.below(20));
+                    self.at(after, Event::Take);
+                }
+            }
+            Notice::Subscribed { subscription, outcome } => {
+                self.notices.push(format!("subscribed {} {outcome:?}", subscription.0));
+                self.standing.insert(subscription, outcome.is_ok());
+            }
+            Notice::Answered { request, answer } => {
+                let value = answer.ok().flatten().map(|it| String::from_utf8_lossy(it.payload()).into_owned());
+                self.answers.push((request.0, value));
+            }
+            Notice::Stored { .. } => {}
+            other => {
+                self.trace(|| format!("{other:?}"));
+                self.notices.push(format!("{other:?}"));
+            }
+        }
+    }
+
+    /// Handles take what they were given until now.
+    pub fn take(&mut self) {
+        self.happen(Event::Take);
+    }
+
+    /// Peace, so that everything can come to its end.
+    pub fn heal(&mut self) {
+        self.chaos = Chaos { delay: 50, ..Chaos::NONE };
+        self.broker.busy_every = 0;
+        self.takes = true;
+        self.take();
+    }
+}

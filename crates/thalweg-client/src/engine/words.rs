@@ -1,0 +1,238 @@
+//! What goes between an engine, its driver and the handles.
+
+use thalweg_model::Reliability;
+
+use crate::message::Message;
+use crate::spool::SpoolError;
+use crate::transport::{DeliveryId, Endpoint, MessageId, Refusal, RequestId, SubscriptionId, Transport};
+
+/// A lane that an engine may use.
+pub struct LaneSpec {
+    /// What it speaks.
+    pub transport: Box<dyn Transport>,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// What a lane is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// One of those that carry what is published to the client's brokers; one of them at a time.
+    #[default]
+    Candidate,
+}
+
+/// There is no room for a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// As many messages or bytes wait as [`EngineSettings`] allows.
+    Buffer,
+    /// It is larger than there can ever be room for, or a part of it is too long.
+    TooLarge,
+    /// The disk does not take it.
+    Spool(SpoolError),
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Success {
+    /// Nothing yet.
+    Pending,
+    /// The broker has it.
+    Acknowledged,
+    /// It was refused, has expired, or was dropped to make room.
+    Failed,
+    /// It has left and nobody says whether it arrived; or it is so long ago that nobody remembers.
+    Unknown,
+}
+
+/// What the driver has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Connect a lane to [`Engine::endpoint`], then say [`Engine::connected`] or [`Engine::connect_failed`].
+    Connect(usize),
+    /// Write what [`Engine::unwritten`] still has, if that goes at once, then close the lane's socket. Nothing is to be said.
+    Disconnect(usize),
+}
+
+/// What a handle has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// What became of a message; `why`, if it failed.
+    Settled {
+        /// Which.
+        id: MessageId,
+        /// What became of it; never [`Success::Pending`].
+        success: Success,
+        /// Why it failed.
+        why: Option<Refusal>,
+    },
+    /// All messages of these numbers, both included, were sent at most once and have left: [`Success::Unknown`].
+    Gone {
+        /// The first.
+        first: MessageId,
+        /// The last.
+        last: MessageId,
+    },
+    /// All messages up to this one are taken: on disk, if there is one.
+    Stored {
+        /// The last.
+        through: MessageId,
+    },
+    /// There is room again, after [`Full::Buffer`].
+    Room,
+    /// A message came. The handle that takes it lets the driver call [`Engine::settle`] with the token.
+    Delivered {
+        /// To whom.
+        subscription: SubscriptionId,
+        /// Names it in [`Engine::settle`].
+        token: DeliveryToken,
+        /// It.
+        message: Message,
+    },
+    /// A subscription stands, or was refused for good. Told once; what happens to it later is the engine's affair, unless it
+    /// is refused after all.
+    Subscribed {
+        /// Which.
+        subscription: SubscriptionId,
+        /// How surely it delivers at best, or why it cannot be.
+        outcome: Result<Reliability, Refusal>,
+    },
+    /// The answer to a request or a read; `Ok(None)`: there is no value.
+    Answered {
+        /// Which.
+        request: RequestId,
+        /// It.
+        answer: Result<Option<Message>, Refusal>,
+    },
+    /// A lane is up.
+    Up {
+        /// Which.
+        lane: usize,
+        /// The peer had kept our session.
+        session_present: bool,
+    },
+    /// A lane's connection was lost or could not be made.
+    Down {
+        /// Which.
+        lane: usize,
+        /// Why.
+        words: String,
+        /// Trying again as we are makes no sense; it is tried again all the same, but rarely.
+        is_final: bool,
+    },
+    /// From now on another lane publishes.
+    Switched {
+        /// The brokers in question: 0 are the client's.
+        way: u32,
+        /// From where.
+        from: Option<usize>,
+        /// To where.
+        to: usize,
+    },
+}
+
+/// Names a delivered message until it is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryToken {
+    pub(super) subscription: SubscriptionId,
+    pub(super) lane: u32,
+    pub(super) connection: u32,
+    pub(super) delivery: Option<DeliveryId>,
+    /// Counts what the subscription was given.
+    pub(super) number: u64,
+    /// Memory of its message.
+    pub(super) bytes: u32,
+}
+
+/// What is to be subscribed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish<'m> {
+    /// Its name.
+    pub subscription: SubscriptionId,
+    /// At which brokers: 0 are the client's.
+    pub way: u32,
+    /// MQTT's syntax.
+    pub filter: &'m str,
+    /// The surest delivery that is wanted.
+    pub reliability: Reliability,
+    /// Last values come first.
+    pub last_values: bool,
+    /// Every message is wanted, not just the newest state.
+    pub keeps_all: bool,
+}
+
+/// How a lane does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LaneState {
+    /// Nobody wants it.
+    #[default]
+    Idle,
+    /// The driver connects it.
+    Connecting,
+    /// Connected; the peer has not let us in yet.
+    Opening,
+    /// Messages may go.
+    Up,
+    /// Waits before it is connected again.
+    Waiting,
+}
+
+/// What an engine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Unsettled messages.
+    pub messages: usize,
+    /// Bytes that they take.
+    pub bytes: usize,
+    /// Of these messages, those that have left and are not acknowledged.
+    pub under_way: usize,
+}
+
+/// What an engine has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages taken from handles.
+    pub published: u64,
+    /// Acknowledged.
+    pub acknowledged: u64,
+    /// Failed, expired and dropped ones included.
+    pub failed: u64,
+    /// Of the failed ones, expired.
+    pub expired: u64,
+    /// Of the failed ones, dropped to make room.
+    pub dropped: u64,
+    /// Gone without acknowledgement.
+    pub unknown: u64,
+    /// Sent again after a loss or a switch.
+    pub repeated: u64,
+    /// Messages delivered to handles.
+    pub received: u64,
+    /// Received repetitions that were recognized.
+    pub duplicates: u64,
+    /// Received at most once and dropped because the handle did not keep up.
+    pub receive_dropped: u64,
+    /// Switches to another lane for publishing.
+    pub switches: u64,
+}
+
+/// A lane, for status and `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneStatus<'e> {
+    /// What it speaks.
+    pub protocol: &'static str,
+    /// Where.
+    pub endpoint: &'e Endpoint,
+    /// How it does.
+    pub state: LaneState,
+    /// It publishes now.
+    pub publishes: bool,
+    /// Subscriptions that it carries.
+    pub subscriptions: usize,
+    /// Messages under way on it.
+    pub under_way: usize,
+    /// Connections that were up.
+    pub connections: u64,
+    /// Why it was lost, or could not be made, the last time; empty before.
+    pub words: &'e str,
+}

@@ -1,0 +1,58 @@
+//! The common middleware: publish a reading and know that it arrived, whatever protocol carries it.
+//!
+//! *Knows:* sockets, the client's side of every protocol, what a network costs. *Must never know:* the kernel, a front, the
+//! server.
+//!
+//! ```text
+//!  Client (handle, any thread) ── inbox ──> driver thread: sockets, TLS, WebSocket, DTLS, timers
+//!                                               │ bytes and times
+//!                                               v
+//!                                           Engine (no I/O): outbox, tickets, lanes, subscriptions
+//!                                               │ asks            │ one per lane
+//!                                               v                 v
+//!                                           Chooser           Transport: MQTT, CoAP, AMQP, STOMP, yours
+//! ```
+// One place asks the system for `TCP_INFO` through a macro of `nix`, which may say otherwise: `driver/network.rs`.
+#![deny(unsafe_code)]
+
+pub mod adaptive;
+#[cfg(feature = "amqp")]
+pub mod amqp;
+pub mod blocking;
+mod builder;
+mod client;
+#[cfg(feature = "coap")]
+pub mod coap;
+mod driver;
+pub mod engine;
+pub mod message;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
+pub mod pace;
+mod presence;
+#[cfg(any(feature = "amqp", feature = "stomp"))]
+mod queues;
+pub mod spool;
+#[cfg(feature = "stomp")]
+pub mod stomp;
+mod subscription;
+mod ticket;
+pub mod transport;
+#[cfg(any(feature = "amqp", feature = "stomp"))]
+mod unconfirmed;
+pub mod url;
+#[cfg(test)]
+mod witness;
+
+pub use adaptive::{Calibration, Constraints, Explanation, Objective};
+pub use builder::{BufferSettings, ClientBuilder, TlsFiles, Via};
+pub use client::{Client, ClientError, Failure, Lane, Status};
+pub use engine::{LaneState, Overflow, Success};
+pub use message::{Message, Options, Retain};
+pub use pace::{BatchSettings, ThrottleSettings};
+pub use presence::{Leaving, Presence, PresenceSubscription};
+pub use subscription::{SubscribeOptions, Subscription};
+pub use thalweg_model::{Reliability, Span, Stamp, Time};
+pub use ticket::Ticket;
+pub use transport::{Capabilities, Endpoint, Events, Inbound, Outbound, Output, Transport, Will};
+pub use url::{BrokerUrl, Scheme};

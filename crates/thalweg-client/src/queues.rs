@@ -1,0 +1,141 @@
+//! What brokers of AMQP and STOMP have in common: queues and exchanges with names, and how canonical addresses tell of them.
+
+use std::fmt::Write as _;
+
+use thalweg_model::syntax::{CANONICAL, DOTTED, write_level};
+
+use crate::transport::Endpoint;
+
+/// The exchange whose keys are plain addresses.
+pub(crate) const TOPICS: &str = "amq.topic";
+/// Exchanges of every broker whose keys are not words.
+const WHOLE_KEYS: [&str; 4] = ["amq.direct", "amq.fanout", "amq.headers", "amq.match"];
+/// Begin filters that are shared.
+const GROUPS: [&str; 2] = ["$share/", "$g/"];
+/// Bytes of the name of a queue: a short string of AMQP.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// The longest time that RabbitMQ takes, in milliseconds.
+pub(crate) const MILLIS_MAX: u64 = u32::MAX as u64;
+/// Priorities up to this one say nothing: a message without a priority has RabbitMQ's least.
+pub(crate) const PRIORITY_USUAL: u8 = 4;
+
+/// Appends the canonical address of a queue.
+pub(crate) fn write_queue(name: &str, out: &mut String) {
+    out.push_str("$q/");
+    out.push_str(&write_level(name));
+}
+
+/// Begins a key of the default exchange that is a plain address. A convention of our broker, for answers.
+pub(crate) const ALIAS: &str = "$a/";
+
+/// Appends the canonical address that somebody's `reply-to` means by a key of the default exchange: a queue, or an address.
+/// RabbitMQ hands a key of AMQP to STOMP as a queue, and a destination of STOMP to AMQP as a key.
+pub(crate) fn write_reply(key: &str, out: &mut String) {
+    let queue = ["/queue/", "/amq/queue/", "/reply-queue/"].iter().find_map(|prefix| key.strip_prefix(prefix));
+    match (key.strip_prefix(ALIAS), key.strip_prefix("/topic/")) {
+        (Some(address), _) if !address.is_empty() => out.push_str(address),
+        (_, Some(topic)) if !topic.is_empty() => DOTTED.read_address(topic, out),
+        _ => write_queue(queue.unwrap_or(key), out),
+    }
+}
+
+/// Appends the canonical address of what was published to an exchange.
+pub(crate) fn write_exchange(name: &str, key: &str, out: &mut String) {
+    if name == TOPICS {
+        return DOTTED.read_address(key, out);
+    }
+    out.push_str("$x/");
+    out.push_str(&write_level(name));
+    if WHOLE_KEYS.contains(&name) {
+        out.push('/');
+        return CANONICAL.write(key, out);
+    }
+    // What kind of exchange it is is not said; most whose keys are worth looking at compare words.
+    for word in key.split('.') {
+        out.push('/');
+        CANONICAL.write(word, out);
+    }
+}
+
+/// The binding key for the rest of a filter behind the name of an exchange.
+pub(crate) fn binding_key(words: &str) -> String {
+    let mut key = String::with_capacity(words.len());
+    for (at, word) in words.split('/').enumerate() {
+        if at > 0 {
+            key.push('.');
+        }
+        match word {
+            "+" => key.push('*'),
+            "#" => key.push('#'),
+            word => CANONICAL.read(word, &mut key),
+        }
+    }
+    key
+}
+
+/// Group and filter of a filter that is shared.
+pub(crate) fn shared(filter: &str) -> Option<(&str, &str)> {
+    GROUPS.iter().find_map(|prefix| filter.strip_prefix(prefix))?.split_once('/')
+}
+
+/// Whether these can be group and filter.
+pub(crate) fn is_group(group: &str, filter: &str) -> bool {
+    !group.is_empty() && !group.contains(['+', '#']) && shared(filter).is_none()
+}
+
+/// Whether nothing in this is a wildcard.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.contains(['+', '#'])
+}
+
+/// What stands before the names of queues that keep what comes while their client is away: the client, and the way it takes,
+/// for whoever ends a subscription on one way must not end it on another.
+pub(crate) fn session_prefix(protocol: &str, endpoint: &Endpoint, client: &str) -> String {
+    let secure = if endpoint.is_encrypted { "s" } else { "" };
+    let websocket = if endpoint.websocket.is_some() { "+ws" } else { "" };
+    format!("client/{client}/{protocol}{websocket}{secure}/")
+}
+
+/// The name of the queue of a subscription, the `number`th to this filter; hashed where it would be too long.
+pub(crate) fn session_queue(prefix: &str, filter: &str, number: usize) -> String {
+    let mut name = format!("{prefix}{filter}");
+    if number > 0 {
+        let _ = write!(name, "/{number}");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        // FNV-1a: the same on every machine.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+        let hash = format!("~{:016x}", name.bytes().fold(0xCBF2_9CE4_8422_2325, mix));
+        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX - hash.len()));
+        name += &hash;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_address_is_read_whoever_wrote_it() {
+        for (key, address) in [
+            ("answers", "$q/answers"),
+            ("$a/a/b", "a/b"),
+            ("$a/", "$q/$a%2F"),
+            ("/topic/a.b", "a/b"),
+            ("/reply-queue/amq.gen-1/2", "$q/amq.gen-1%2F2"),
+        ] {
+            let mut out = String::new();
+            write_reply(key, &mut out);
+            assert_eq!(out, address);
+        }
+    }
+
+    #[test]
+    fn a_long_queue_name_is_cut_and_tells_filters_apart() {
+        let name = |filter: &str, number| session_queue("client/c/amqp/", filter, number);
+        let (one, two) = (name(&"ä".repeat(200), 0), name(&"ä".repeat(201), 0));
+        assert!(one.len() <= 255 && one != two && one.starts_with("client/c/amqp/ä"), "{one} {two}");
+        assert_ne!(name("a", 0), name("a", 1));
+    }
+}

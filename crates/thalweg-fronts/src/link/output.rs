@@ -1,0 +1,112 @@
+//! One link: what waits in its output, how much of it may leave, and what its front says of its peer.
+
+use super::{Front, Link};
+
+impl Link {
+    /// Makes room in a large output: in one step up to its limit, because each smaller step would leave a block behind
+    /// for the allocator to keep. The limits count what waits, so what is sent should not stay long beside it.
+    #[cold]
+    pub(super) fn make_room(&mut self, needed: usize, output_max: usize) {
+        if self.sent >= self.out.len() / 4 {
+            self.forget_sent();
+        } else {
+            let to_limit = output_max.saturating_sub(self.waiting());
+            self.out.reserve_exact(needed + to_limit.max(self.out.len() / 4));
+        }
+    }
+
+    /// What may be sent now.
+    #[inline]
+    pub fn sendable(&self) -> &[u8] {
+        let end = match self.held.front() {
+            None => self.out.len(),
+            Some((from, _)) => (from - self.gone) as usize,
+        };
+        self.out.get(self.sent..end).unwrap_or_default()
+    }
+
+    /// All bytes in the output, those that are sent and those that must wait included.
+    pub fn output(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// So many bytes of [`Link::sendable`] are sent.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent == self.out.len() {
+            self.gone += self.sent as u64;
+            self.out.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// How many bytes wait to be sent, those included that must wait for the journal.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// The high-water mark of this link, if it has one of its own.
+    pub fn output_high(&self) -> usize {
+        self.high
+    }
+
+    /// Keeps a buffer that never drains wholly from growing with what it has sent, if that moves less than was sent.
+    pub fn slim_down(&mut self, sent_min: usize) {
+        if self.sent > sent_min && self.sent > self.out.len() / 2 {
+            self.forget_sent();
+        }
+    }
+
+    /// Bytes of memory of the output.
+    pub fn capacity(&self) -> usize {
+        self.out.capacity()
+    }
+
+    /// Gives the memory of an empty output back.
+    pub fn give_back(&mut self) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+    }
+
+    pub(super) fn forget_sent(&mut self) {
+        self.out.drain(..self.sent);
+        self.gone += self.sent as u64;
+        self.sent = 0;
+    }
+
+    /// Whether the peer has been let in.
+    pub fn is_connected(&self) -> bool {
+        match &self.front {
+            Front::Mqtt(front) => front.is_connected(),
+            Front::Amqp(front) => front.is_connected(),
+            Front::Stomp(front) => front.is_connected(),
+            Front::CoapStream(front) => front.is_connected(),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => true,
+        }
+    }
+
+    /// Whether input must wait, because it is being checked who the peer is.
+    pub fn holds_input(&self) -> bool {
+        match &self.front {
+            Front::Mqtt(front) => front.holds_input(),
+            Front::Amqp(front) => front.holds_input(),
+            Front::Stomp(front) => front.holds_input(),
+            Front::CoapStream(front) => front.holds_input(),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => false,
+        }
+    }
+
+    /// What the peer did wrong, if that is why the link ends.
+    pub fn fault(&self) -> Option<String> {
+        match &self.front {
+            Front::Mqtt(front) => front.fault().map(ToString::to_string),
+            Front::Amqp(front) => front.fault().map(ToString::to_string),
+            Front::Stomp(front) => front.fault().map(ToString::to_string),
+            Front::CoapStream(front) => front.fault().map(ToString::to_string),
+            Front::CoapDatagrams(_) | Front::CoapDesk | Front::CoapAway => None,
+        }
+    }
+}

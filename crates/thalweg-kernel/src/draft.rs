@@ -1,0 +1,72 @@
+//! What a publisher hands in, and what it is told.
+
+use crate::effects::Native;
+use crate::ids::Ticket;
+use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Stamp, Time};
+
+/// A message as its publisher's front sees it: borrowed, not kept unless somebody must keep it.
+pub struct Draft<'a> {
+    /// The canonical address; the front has checked it.
+    pub address: &'a str,
+    /// The payload.
+    pub payload: &'a [u8],
+    /// How surely the publisher wants it delivered.
+    pub reliability: Reliability,
+    /// What it does to the last value.
+    pub retain: RetainOp,
+    /// How long it is worth delivering.
+    pub expires_in: Option<Span>,
+    /// Higher goes first where a queue orders by it.
+    pub priority: u8,
+    /// Its metadata.
+    pub properties: Option<&'a Properties>,
+    /// The publisher's number for an exactly-once message; not routed twice until released.
+    pub ticket: Ticket,
+    /// The publisher's encoding.
+    pub native: Option<Native<'a>>,
+    /// Names the publish for ever: a repetition is answered as the first was, and not routed again.
+    pub stamp: Option<Stamp>,
+}
+
+/// What became of a publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// What to tell the publisher.
+    pub outcome: Outcome,
+    /// If set, the publisher is over its rate: read nothing from it before this time.
+    pub pause_until: Option<Time>,
+}
+
+/// What to tell a publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Taken care of, and somebody wanted it.
+    Accepted,
+    /// Taken care of; nobody wanted it.
+    NoMatch,
+    /// The access rules do not allow it.
+    Denied,
+    /// The address is longer or deeper than it may be.
+    BadAddress,
+    /// It would have to be kept and there is no room; nothing has happened. The publisher may try again later.
+    Full,
+    /// A queue that rather refuses than forgets is full; other receivers may have got it.
+    Refused,
+}
+
+impl Draft<'_> {
+    /// In a form that can be kept.
+    pub(crate) fn keep(&self, publisher: u64, now: Time) -> Message {
+        let message = Message::new(
+            self.address,
+            self.payload,
+            self.reliability,
+            self.retain,
+            self.expires_in.map_or(Time::NEVER, |span| now + span),
+            now,
+            publisher,
+            self.properties.cloned().map(Box::new),
+        );
+        if self.priority > 0 { message.with_priority(self.priority) } else { message }
+    }
+}

@@ -1,0 +1,636 @@
+//! A group's owner, and its members on other shards (decision 0020).
+//!
+//! *Knows:* what other shards have said of their members: terms, rights, whether there is room. *Must never know:* their
+//! sessions. A member on another shard is a seat away: the balancer is told of it what it is told of others, and what is
+//! chosen for it leaves as an errand, which is answered by a settlement or comes back. The other side is `seat_away`.
+
+use crate::Kernel;
+use crate::access::{Access, Permission};
+use crate::balance::{LoadReport, Parcel, Terms};
+use crate::durable::Pending;
+use crate::effects::Effects;
+use crate::given_back::BackId;
+use crate::group::{Member, Waiting};
+use crate::home;
+use crate::ids::{SessionId, ShardId};
+use crate::kernel::Map;
+use crate::ledger::DropReason;
+use crate::queue::{HOME, is_queue_address};
+use crate::seats::Key;
+use crate::shards::ShardMessage;
+use crate::work_terms::OrderKey;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_model::{Message, Reliability, Span, Time};
+
+/// Marks the number of a member whose session is on another shard.
+const AWAY: u32 = 1 << 31;
+
+/// Whether a member's session is on another shard; then the number is that of its seat away.
+pub(crate) fn is_away(id: SessionId) -> bool {
+    id.0 & AWAY != 0
+}
+
+/// The shard that owns a group.
+pub(crate) fn owner_of(key: &str, filter: &str, shards: u16) -> ShardId {
+    // A queue and the groups that take from it are together.
+    home(if is_queue_address(filter) { HOME } else { key }, shards)
+}
+
+/// Between a group's owner and a shard that has members of it.
+#[derive(Debug)]
+pub struct GroupMail(pub(crate) Box<Mail>);
+
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// To the owner: there is a member, or something about it has changed.
+    Seat(Notice),
+    /// To the owner: what members said, and what comes back.
+    Report(Report),
+    /// From the owner: for a member.
+    Errand(Errand),
+    /// From the owner: a member has been silent for too long, and others are there.
+    Evict { sitting: u32 },
+}
+
+/// A member.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    pub(crate) key: Arc<str>,
+    pub(crate) filter: Box<str>,
+    /// Names the seat: no other of that shard ever had it.
+    pub(crate) sitting: u32,
+    /// Tells its link from earlier ones; nothing if it has none.
+    pub(crate) opening: Option<u32>,
+    /// Errands of another epoch come back.
+    pub(crate) epoch: u32,
+    /// The number of the last errand that had come when this was said.
+    pub(crate) seen: u64,
+    pub(crate) client: Arc<str>,
+    /// The session's number, which outlives links.
+    pub(crate) uid: u64,
+    pub(crate) reliability: Reliability,
+    pub(crate) terms: Terms,
+    pub(crate) ordered: Option<OrderKey>,
+    pub(crate) access: Access,
+    /// It gets nothing for now.
+    pub(crate) is_shut: bool,
+    /// It was silent before: it gets one message at a time until it settles one.
+    pub(crate) on_trial: bool,
+}
+
+/// What a shard has to say to an owner.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// In the order in which it happened, by the number of the sitting.
+    pub(crate) said: Vec<(u32, Said)>,
+    /// By group, those to go first first. All of that is over when they come.
+    pub(crate) copies: Vec<(Arc<str>, Vec<CopyBack>)>,
+}
+
+/// Something about a seat.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// An errand is settled.
+    Done(u64),
+    /// An errand was taken away again, or could not be delivered at all.
+    Back(u64),
+    /// It can take nothing until it is announced anew.
+    Shut,
+    /// It has no link any more.
+    Down,
+    /// It is no longer a member.
+    Left,
+    /// It has told how it is.
+    Load(LoadReport),
+    /// What the network takes.
+    RoundTrip(Span, Span),
+    /// It has not settled something in time.
+    Overdue,
+}
+
+/// A message for a member.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    pub(crate) key: Arc<str>,
+    pub(crate) sitting: u32,
+    pub(crate) epoch: u32,
+    /// Names it at the owner.
+    pub(crate) number: u64,
+    /// The entry that it is in the owner's queue, if it is written down there: number and serial.
+    pub(crate) from: (u64, u64),
+    pub(crate) redelivered: bool,
+    /// The owner's; it comes back with the message.
+    pub(crate) back: BackId,
+    pub(crate) message: Message,
+}
+
+/// A message that comes back.
+#[derive(Debug)]
+pub(crate) struct CopyBack {
+    pub(crate) message: Message,
+    /// The entry that it is until the owner has it: number and serial, 0 for none.
+    pub(crate) from: (u64, u64),
+    pub(crate) redelivered: bool,
+    /// The errand, if its member never saw it: the sitting and its number.
+    pub(crate) errand: Option<(u32, u64)>,
+    pub(crate) refused: Refused,
+}
+
+/// What is said of a message by those who gave it back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    /// The sitting of who has just done so.
+    pub(crate) by: Option<u32>,
+    /// Of those before.
+    pub(crate) known: BackId,
+}
+
+/// A seat away.
+pub(crate) struct Away {
+    shard: ShardId,
+    sitting: u32,
+    opening: Option<u32>,
+    epoch: u32,
+    group: u32,
+    client: Arc<str>,
+    uid: u64,
+    reliability: Reliability,
+    pub(crate) terms: Terms,
+    ordered: Option<OrderKey>,
+    access: Access,
+    is_shut: bool,
+    /// Errands of these numbers were under way to it when it was announced anew, and come back: nothing may overtake them.
+    returning: (u64, u64),
+    pub(crate) on_trial: bool,
+    /// What is to be settled and is not, by number, with the time at which it left.
+    errands: BTreeMap<u64, (Message, Time, BackId)>,
+    /// When it last settled something.
+    progress: Time,
+    /// It has left, and errands are still under way.
+    is_gone: bool,
+}
+
+/// All seats away of the groups that are owned here.
+#[derive(Default)]
+pub(crate) struct Aways {
+    seats: Vec<Option<Box<Away>>>,
+    free: Vec<u32>,
+    by_sitting: Map<(ShardId, u32), u32>,
+    errand_last: u64,
+}
+
+impl Aways {
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Away> {
+        if !is_away(id) {
+            return None;
+        }
+        self.seats.get((id.0 & !AWAY) as usize)?.as_deref()
+    }
+
+    fn get_mut(&mut self, id: SessionId) -> Option<&mut Away> {
+        self.seats.get_mut((id.0 & !AWAY) as usize)?.as_deref_mut()
+    }
+
+    fn find(&self, shard: ShardId, sitting: u32) -> Option<SessionId> {
+        self.by_sitting.get(&(shard, sitting)).map(|at| SessionId(at | AWAY))
+    }
+
+    fn insert(&mut self, away: Away) -> SessionId {
+        let name = (away.shard, away.sitting);
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.seats.push(None);
+            self.seats.len() as u32 - 1
+        });
+        if let Some(seat) = self.seats.get_mut(at as usize) {
+            *seat = Some(Box::new(away));
+        }
+        self.by_sitting.insert(name, at);
+        SessionId(at | AWAY)
+    }
+
+    fn remove(&mut self, id: SessionId) -> Option<Away> {
+        let at = id.0 & !AWAY;
+        let away = *self.seats.get_mut(at as usize)?.take()?;
+        self.by_sitting.remove(&(away.shard, away.sitting));
+        self.free.push(at);
+        Some(away)
+    }
+}
+
+impl Away {
+    /// Tells a link from an earlier one; nothing if there is none.
+    pub(crate) fn opening(&self) -> Option<u32> {
+        self.opening
+    }
+
+    fn is_waiting_for_errands(&self) -> bool {
+        let (first, last) = self.returning;
+        first <= last && self.errands.range(first..=last).next().is_some()
+    }
+
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.errands.values().map(|(message, ..)| message)
+    }
+}
+
+impl GroupMail {
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Mail>()
+            + match &*self.0 {
+                Mail::Errand(errand) => errand.message.bytes(),
+                Mail::Report(report) => {
+                    let copies = report.copies.iter().flat_map(|(_, copies)| copies);
+                    copies.map(|copy| copy.message.bytes()).sum::<usize>()
+                        + report.said.len() * size_of::<(u32, Said)>()
+                }
+                _ => 0,
+            }
+    }
+}
+
+impl Kernel {
+    pub(crate) fn is_owned_elsewhere(&self, index: u32) -> bool {
+        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        group.is_some_and(|group| group.owner != self.shard)
+    }
+
+    /// What another shard has to say of a group.
+    pub(crate) fn on_group_mail<E: Effects>(&mut self, from: ShardId, mail: GroupMail, now: Time, fx: &mut E) {
+        match *mail.0 {
+            Mail::Seat(notice) => self.on_notice(from, notice, now, fx),
+            Mail::Report(report) => self.on_report(from, report, now, fx),
+            Mail::Errand(errand) => self.on_errand(from, errand, now, fx),
+            Mail::Evict { sitting } => self.on_evict(sitting, now, fx),
+        }
+    }
+
+    // --- who is away
+
+    fn on_notice<E: Effects>(&mut self, from: ShardId, notice: Notice, now: Time, fx: &mut E) {
+        self.ensure_queue(&notice.filter, fx);
+        let index = self.group_for(&notice.key, &notice.filter);
+        let Notice { sitting, opening, epoch, client, uid, reliability, terms, ordered, .. } = notice;
+        let Notice { access, is_shut, on_trial, seen, .. } = notice;
+        let errand_last = self.aways.errand_last;
+        let id = match self.aways.find(from, sitting) {
+            Some(id) => {
+                if let Some(away) = self.aways.get_mut(id) {
+                    if away.epoch != epoch {
+                        away.returning = (seen + 1, errand_last);
+                    }
+                    (away.opening, away.epoch) = (opening, epoch);
+                    (away.is_shut, away.on_trial) = (is_shut, on_trial);
+                    (away.reliability, away.terms, away.ordered, away.access) = (reliability, terms, ordered, access);
+                }
+                id
+            }
+            None => self.aways.insert(Away {
+                shard: from,
+                sitting,
+                opening,
+                epoch,
+                group: index,
+                client,
+                uid,
+                reliability,
+                terms,
+                ordered,
+                access,
+                is_shut,
+                returning: (1, 0),
+                on_trial,
+                errands: BTreeMap::new(),
+                progress: Time::ZERO,
+                is_gone: false,
+            }),
+        };
+        let Some(group) = self.group_mut(index) else { return };
+        let member = Member { session: id, reliability, id: 0, line: None };
+        match group.away.iter_mut().find(|known| known.session == id) {
+            Some(known) => *known = member,
+            None => group.away.push(member),
+        }
+        group.seats_changed();
+        self.seat_blocked(index, id, is_shut);
+        self.hand_over_waiting(index, now, fx);
+    }
+
+    fn forget_away(&mut self, id: SessionId) -> Option<u32> {
+        let index = self.aways.remove(id)?.group;
+        if let Some(group) = self.group_mut(index) {
+            group.away.retain(|member| member.session != id);
+            group.seats_changed();
+        }
+        Some(index)
+    }
+
+    /// A group ends.
+    pub(crate) fn forget_all_away(&mut self, index: u32) {
+        let away = self.group_mut(index).map_or_else(Vec::new, |group| std::mem::take(&mut group.away));
+        for member in away {
+            self.aways.remove(member.session);
+        }
+    }
+
+    /// Whether a message could leave for a seat away right now.
+    pub(crate) fn away_can_take(&self, member: &Member, message: &Message, upgrades: bool) -> bool {
+        let there = self.aways.get(member.session).filter(|away| away.opening.is_some() && !away.is_shut);
+        let Some(away) = there else { return false };
+        let out = away.errands.len() as u32;
+        if away.is_waiting_for_errands() {
+            return false;
+        }
+        (!away.on_trial || out == 0)
+            && (member.reliability_of(message, upgrades) == Reliability::AtMostOnce || out < away.terms.window_max)
+            && away.access.allows(Permission::Receive, message.address())
+    }
+
+    /// Whether a member, here or away, may receive from an address.
+    pub(crate) fn member_may_receive(&self, id: SessionId, address: &str) -> bool {
+        let access = match self.aways.get(id) {
+            Some(away) if away.is_gone => return false,
+            Some(away) => &away.access,
+            None => match self.sessions.get(id) {
+                Some(session) => &session.access,
+                None => return false,
+            },
+        };
+        access.allows(Permission::Receive, address)
+    }
+
+    /// What a member, here or away, wants to be kept in order.
+    pub(crate) fn order_wished(&self, member: &Member, group: &str) -> Option<OrderKey> {
+        if let Some(away) = self.aways.get(member.session) {
+            return away.ordered;
+        }
+        self.sessions.get(member.session)?.work.as_ref()?.of(group).ordered
+    }
+
+    /// A member's session's number; the same over links.
+    pub(crate) fn member_number(&self, id: SessionId) -> u64 {
+        let away = self.aways.get(id).map(|away| away.uid);
+        away.or_else(|| self.sessions.get(id).map(|session| session.uid)).unwrap_or(0)
+    }
+
+    /// Whether a member, here or away, has a link.
+    pub(crate) fn member_is_there(&self, id: SessionId) -> bool {
+        let away = self.aways.get(id).map(|away| away.opening.is_some());
+        away.unwrap_or_else(|| self.sessions.get(id).is_some_and(|session| session.link.is_some()))
+    }
+
+    /// Whether a member, here or away, was silent before and has to show first that it works.
+    pub(crate) fn member_is_on_trial(&self, id: SessionId) -> bool {
+        let away = self.aways.get(id).map(|away| away.on_trial);
+        away.unwrap_or_else(|| self.sessions.get(id).is_some_and(|session| !session.is_trusted()))
+    }
+
+    /// Whether a member's output, here or away, takes no more.
+    pub(crate) fn member_is_full(&self, id: SessionId) -> bool {
+        let away = self.aways.get(id).map(|away| away.is_shut);
+        away.unwrap_or_else(|| self.sessions.get(id).is_some_and(|session| session.congested))
+    }
+
+    /// A member's name, here or away.
+    pub(crate) fn member_client(&self, id: SessionId) -> Option<Arc<str>> {
+        let away = self.aways.get(id).map(|away| away.client.clone());
+        away.or_else(|| self.sessions.get(id).map(|session| session.client.clone()))
+    }
+
+    /// Members away, as operators see them, if they have a link.
+    pub(crate) fn view_away(&self, member: &Member) -> Option<(&Arc<str>, bool)> {
+        let away = self.aways.get(member.session).filter(|away| away.opening.is_some())?;
+        Some((&away.client, away.is_shut || away.on_trial))
+    }
+
+    // --- errands
+
+    /// Sends a message to a member away. If it is written down, that is in the group's queue, where it stays until the
+    /// member's shard has moved it.
+    pub(crate) fn send_errand<E: Effects>(
+        &mut self,
+        index: u32,
+        id: SessionId,
+        waiting: Waiting,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let from = if waiting.serial == 0 { (0, 0) } else { (self.group_number(index), waiting.serial) };
+        self.aways.errand_last += 1;
+        let number = self.aways.errand_last;
+        let Waiting { message, redelivered, back, .. } = waiting;
+        let (Some(group), Some(away)) = (
+            self.groups.get_mut(index as usize).and_then(Option::as_mut),
+            self.aways.seats.get_mut((id.0 & !AWAY) as usize).and_then(Option::as_deref_mut),
+        ) else {
+            debug_assert!(false, "who is chosen has a seat");
+            return self.book_drop(None, message.address(), DropReason::NoMember);
+        };
+        let upgrades = group.policy.upgrade_reliability;
+        let reliability = if upgrades { away.reliability } else { away.reliability.min(message.reliability()) };
+        let settles = reliability > Reliability::AtMostOnce;
+        if settles {
+            away.errands.insert(number, (message.clone(), now, back));
+            group.out += 1;
+        }
+        let (shard, sitting, epoch, key) = (away.shard, away.sitting, away.epoch, group.key.clone());
+        let settles = settles && away.terms.settles;
+        let parcel = Parcel { tag: number, size: message.payload().len() as u32, settles, again: redelivered };
+        self.group_copy_sent(id, index, &parcel, now);
+        // The other shard routes and books it anew.
+        self.unbook_routed(None, message.address());
+        self.ledger.forwarded += 1;
+        let errand = Errand { key, sitting, epoch, number, from, redelivered, back, message };
+        fx.send(shard, ShardMessage::Group(GroupMail(Box::new(Mail::Errand(errand)))));
+    }
+
+    fn on_report<E: Effects>(&mut self, from: ShardId, report: Report, now: Time, fx: &mut E) {
+        let mut touched: Vec<u32> = Vec::new();
+        let mut touch = |index: u32| {
+            if !touched.contains(&index) {
+                touched.push(index);
+            }
+        };
+        for (sitting, said) in report.said {
+            let Some(id) = self.aways.find(from, sitting) else { continue };
+            let Some(index) = self.aways.get(id).map(|away| away.group) else { continue };
+            touch(index);
+            self.on_said(id, index, said, now, fx);
+        }
+        for (key, copies) in report.copies {
+            if let Some(index) = self.group_by_key.get(&key).copied() {
+                touch(index);
+            }
+            for copy in copies.into_iter().rev() {
+                self.take_back_copy(from, &key, copy, now, fx);
+            }
+        }
+        for index in touched {
+            self.hand_over_waiting(index, now, fx);
+            self.end_group_if_due(index, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+
+    fn on_said<E: Effects>(&mut self, id: SessionId, index: u32, said: Said, now: Time, fx: &mut E) {
+        match said {
+            Said::Done(number) => self.errand_answered(id, index, number, true, now),
+            Said::Back(number) => self.errand_answered(id, index, number, false, now),
+            Said::Shut => {
+                if let Some(away) = self.aways.get_mut(id) {
+                    away.is_shut = true;
+                }
+                self.seat_blocked(index, id, true);
+            }
+            Said::Down | Said::Left => {
+                if let Some(away) = self.aways.get_mut(id) {
+                    away.opening = None;
+                    away.is_gone = matches!(said, Said::Left);
+                }
+                if let Some(group) = self.group_mut(index) {
+                    group.seats_changed();
+                }
+                self.forget_if_gone(id);
+            }
+            Said::Load(report) => {
+                self.seat_reported(index, id, &report, now);
+            }
+            Said::RoundTrip(least, jitter) => self.seat_round_trip(index, id, least, jitter),
+            Said::Overdue => {
+                let silent = self.silent_with(id, index, now);
+                self.evict(id, index, &silent, now, fx);
+            }
+        }
+    }
+
+    fn errand_answered(&mut self, id: SessionId, index: u32, number: u64, is_done: bool, now: Time) {
+        let Some(away) = self.aways.get_mut(id) else { return };
+        let Some((message, _, back)) = away.errands.remove(&number) else { return };
+        if is_done {
+            away.progress = now;
+            self.forget_given_back(index, back);
+        }
+        if let Some(group) = self.group_mut(index) {
+            group.out = group.out.saturating_sub(1);
+        }
+        let holder: Key = (id, u16::MAX, 0);
+        self.group_settled(index, holder, number, is_done, now);
+        match is_done {
+            true => self.order_settled(index, holder, &message),
+            false => self.order_changed(index),
+        }
+        self.forget_if_gone(id);
+    }
+
+    fn forget_if_gone(&mut self, id: SessionId) {
+        if self.aways.get(id).is_some_and(|away| away.is_gone && away.errands.is_empty()) {
+            self.forget_away(id);
+        }
+    }
+
+    // --- silence
+
+    /// Members of a group that have not settled what they have of it for so long, among those away.
+    pub(crate) fn late_away(&self, index: u32, limit: Span, now: Time) -> Vec<SessionId> {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return Vec::new() };
+        let is_late = |id: &SessionId| {
+            let away = self.aways.get(*id).filter(|away| away.opening.is_some());
+            away.and_then(|away| Some(away.errands.first_key_value()?.1.1.max(away.progress)))
+                .is_some_and(|since| since + limit <= now)
+        };
+        group.away.iter().map(|member| member.session).filter(is_late).collect()
+    }
+
+    /// A message that a seat away has and that others may have.
+    pub(crate) fn held_away(&self, id: SessionId) -> Option<Message> {
+        let away = self.aways.get(id)?;
+        let upgrades = self.upgrades(away.group);
+        let may_move = |message: &&Message| {
+            let asked = if upgrades { away.reliability } else { away.reliability.min(message.reliability()) };
+            asked == Reliability::AtLeastOnce
+        };
+        away.messages().find(may_move).cloned()
+    }
+
+    /// A member away has been silent for too long; its shard ends its link.
+    pub(crate) fn evict_away<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
+        let Some(away) = self.aways.get(id) else { return };
+        let (shard, sitting) = (away.shard, away.sitting);
+        self.note_stall(id, index);
+        fx.send(shard, ShardMessage::Group(GroupMail(Box::new(Mail::Evict { sitting }))));
+    }
+
+    /// A message that a member's shard sends back: it waits again, in front.
+    fn take_back_copy<E: Effects>(&mut self, from: ShardId, key: &str, copy: CopyBack, now: Time, fx: &mut E) {
+        let CopyBack { message, from: entry, redelivered, errand, refused } = copy;
+        self.ledger.arrived += 1;
+        let index = self.group_by_key.get(key).copied();
+        let number = index.map_or(0, |index| self.group_number(index));
+        if let (Some((sitting, errand)), Some(index)) = (errand, index)
+            && let Some(id) = self.aways.find(from, sitting)
+        {
+            self.errand_answered(id, index, errand, false, now);
+        }
+        let queue = key.split_once('/').and_then(|(_, filter)| self.find_queue(filter));
+        if let Some(queue) = queue {
+            // A queue has its own ways with what returns.
+            self.return_from_elsewhere(queue, &message, fx);
+            return self.took_over(entry, fx);
+        }
+        self.book_routed(None, message.address());
+        let Some(index) = index else {
+            self.book_drop(None, message.address(), DropReason::GroupEnded);
+            return self.took_over(entry, fx);
+        };
+        let mut serial = 0;
+        if entry.0 == number {
+            // It has not left the queue, as far as the journal is concerned.
+            serial = entry.1;
+        } else {
+            if number != 0 && message.reliability() > Reliability::AtMostOnce {
+                // Its serial is its place in line, after a restart, too.
+                serial = if entry.1 == 0 { self.next_serial() } else { entry.1 };
+                self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+                self.persist_kept(&message, false, self.limits.safety, fx);
+            }
+            // In the same batch, so that it is never in both queues nor in none.
+            self.took_over(entry, fx);
+        }
+        let bytes = message.bytes();
+        let by = refused.by.and_then(|sitting| self.aways.find(from, sitting));
+        let back = match by {
+            Some(by) => self.note_given_back(index, refused.known, (by, u16::MAX, 0), now),
+            None => refused.known,
+        };
+        let Some(group) = self.group_mut(index) else { return };
+        group.counters.returned += u64::from(redelivered);
+        let errand = errand.map_or(0, |(_, number)| number);
+        // What a member has had, and what came back from earlier errands, goes before.
+        let goes_before = |other: &&Waiting| other.redelivered || (other.errand != 0 && other.errand < errand);
+        let at = if errand == 0 { 0 } else { group.waiting.iter().take_while(goes_before).count() };
+        group.waiting.insert(at, Waiting { errand, back, ..Waiting::new(message, serial, redelivered, now) });
+        group.waiting_bytes += bytes;
+        self.bytes_held += bytes;
+        self.waiting += 1;
+    }
+
+    // --- the end
+
+    /// Whatever must wait for errands is done when they are back.
+    pub(crate) fn note_group_ending(&mut self, index: u32) {
+        if let Some(group) = self.group_mut(index) {
+            group.is_ending = true;
+        }
+    }
+
+    fn end_group_if_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        let Some(group) = self.group_mut(index) else { return };
+        if group.is_ending && group.out == 0 {
+            group.is_ending = false;
+            self.end_group_durability(index, fx);
+            self.forget_group_if_empty(index, now, fx);
+        }
+    }
+}

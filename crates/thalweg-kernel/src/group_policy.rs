@@ -1,0 +1,80 @@
+//! What operators say of groups, by filter.
+
+use crate::balance::GroupStrategy;
+use crate::limits::Limits;
+use crate::work_terms::OrderKey;
+use thalweg_model::{Filter, Span};
+
+/// What holds for groups whose filter is covered by this one. Of several policies the first that covers a group's filter
+/// counts; what it leaves out is as everywhere else.
+#[derive(Clone, Debug)]
+pub struct GroupPolicy {
+    /// Which groups: those whose members want nothing beyond it.
+    pub filter: Filter,
+    /// How they choose.
+    pub strategy: Option<GroupStrategy>,
+    /// What must stay in order.
+    pub order: Option<OrderKey>,
+    /// In place of [`Limits::group_settle_timeout`]. Whoever names it gives members that long, whatever else is known of
+    /// them: rare messages may take much longer than most.
+    pub settle_timeout: Option<Span>,
+    /// Whether members get a message as reliably as they subscribed, though it was published with less.
+    pub upgrade_reliability: Option<bool>,
+}
+
+/// The policy of one group, worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) strategy: GroupStrategy,
+    pub(crate) order: Option<OrderKey>,
+    pub(crate) settle_timeout: Span,
+    /// Nobody is silent before, whatever is known of it.
+    pub(crate) patience: Span,
+    pub(crate) upgrade_reliability: bool,
+}
+
+impl GroupPolicy {
+    /// One that says nothing yet.
+    pub fn new(filter: Filter) -> Self {
+        GroupPolicy { filter, strategy: None, order: None, settle_timeout: None, upgrade_reliability: None }
+    }
+}
+
+impl Limits {
+    /// What holds for groups on a filter.
+    pub(crate) fn policy_of(&self, filter: &str) -> Policy {
+        let own = self.group_policies.iter().find(|policy| policy.filter.covers(filter));
+        Policy {
+            strategy: own.and_then(|own| own.strategy).unwrap_or(self.group_strategy),
+            order: own.and_then(|own| own.order),
+            settle_timeout: own.and_then(|own| own.settle_timeout).unwrap_or(self.group_settle_timeout),
+            patience: own.and_then(|own| own.settle_timeout).unwrap_or(Span::ZERO),
+            upgrade_reliability: own.and_then(|own| own.upgrade_reliability).unwrap_or(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_first_policy_that_covers_a_filter_counts_and_the_rest_is_as_everywhere() {
+        let policy = |filter: &str| GroupPolicy::new(Filter::new(filter).expect("legal"));
+        let limits = Limits {
+            group_strategy: GroupStrategy::Random,
+            group_policies: Arc::new([
+                GroupPolicy { strategy: Some(GroupStrategy::Sticky), ..policy("plant/+/jobs") },
+                GroupPolicy { order: Some(OrderKey::Address), upgrade_reliability: Some(true), ..policy("plant/#") },
+            ]),
+            ..Limits::default()
+        };
+        let jobs = limits.policy_of("plant/1/jobs");
+        assert_eq!((jobs.strategy, jobs.order, jobs.upgrade_reliability), (GroupStrategy::Sticky, None, false));
+        let other = limits.policy_of("plant/+/#");
+        assert_eq!((other.strategy, other.order), (GroupStrategy::Random, Some(OrderKey::Address)));
+        assert!(other.upgrade_reliability && other.settle_timeout == limits.group_settle_timeout);
+        assert_eq!(limits.policy_of("#").order, None);
+    }
+}

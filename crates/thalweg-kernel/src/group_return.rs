@@ -1,0 +1,132 @@
+//! What members of groups have not settled comes back: to the head of the group's queue, in order.
+//!
+//! Copies that may have left go to nobody else while their receiver's link lives, and exactly-once copies never do: they
+//! stay with the session, which may have begun to process them.
+
+use crate::Kernel;
+use crate::effects::{Effects, Safety};
+use crate::eviction::may_move;
+use crate::group::Waiting;
+use crate::ids::SessionId;
+use crate::journal::Record;
+use crate::ledger::DropReason;
+use crate::session::{Entry, NO_GROUP};
+use crate::window::SlotState;
+use thalweg_model::Time;
+
+impl Kernel {
+    /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
+    /// copies stay with the member, which may have begun to process them.
+    pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid) else { return };
+        let entries = self.take_group_copies(id);
+        self.return_to_groups(number, entries, now, fx);
+    }
+
+    /// Takes from a session what another member of a group may have: copies that never left, and unsettled
+    /// at-least-once copies.
+    pub(crate) fn take_group_copies(&mut self, id: SessionId) -> Vec<Entry> {
+        let Some(session) = self.sessions.get_mut(id) else { return Vec::new() };
+        if session.groups.is_empty() && session.group_in_flight == 0 {
+            return Vec::new();
+        }
+        let movable = session.window.iter_mut().filter(|(_, slot)| may_move(&slot.state));
+        let tags: Vec<u16> = movable.map(|(tag, _)| tag).collect();
+        let mut entries = Vec::with_capacity(tags.len());
+        for tag in tags {
+            let Some(slot) = session.window.remove(tag) else { continue };
+            self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
+            if let SlotState::ExpectSettle(mut entry) = slot.state {
+                entry.redelivered = true;
+                session.group_in_flight = session.group_in_flight.saturating_sub(1);
+                self.unsettled -= 1;
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                session.take_back();
+                entries.push(entry);
+            }
+        }
+        entries.extend(self.take_unsent_copies(id));
+        entries
+    }
+
+    /// Takes from a session what groups gave it and has not left.
+    fn take_unsent_copies(&mut self, id: SessionId) -> Vec<Entry> {
+        let Some(session) = self.sessions.get_mut(id) else { return Vec::new() };
+        let mut entries = Vec::new();
+        if session.waiting.iter().all(|entry| entry.group == NO_GROUP) {
+            return entries;
+        }
+        for entry in std::mem::take(&mut session.waiting) {
+            if entry.group == NO_GROUP {
+                session.waiting.push_back(entry);
+            } else {
+                session.waiting_bytes -= entry.message.bytes();
+                session.take_back();
+                self.waiting -= 1;
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                entries.push(entry);
+            }
+        }
+        entries
+    }
+
+    /// What a session was given by groups and did not fit into its output goes back to them: others may have room.
+    pub(crate) fn return_unsent<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid) else { return };
+        let entries = self.take_unsent_copies(id);
+        self.return_to_groups(number, entries, now, fx);
+    }
+
+    /// A session ends: what it was given exactly once ends with it.
+    pub(crate) fn count_lost_to_groups(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.group_in_flight > 0) else { return };
+        for (_, slot) in session.window.iter_mut() {
+            if let SlotState::ExpectSettle(entry) = &slot.state
+                && let Some(Some(group)) = self.groups.get_mut(entry.group as usize)
+            {
+                group.counters.dropped += 1;
+            }
+        }
+    }
+
+    /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
+    pub(crate) fn return_to_groups<E: Effects>(&mut self, number: u64, entries: Vec<Entry>, now: Time, fx: &mut E) {
+        let mut touched: Vec<u32> = Vec::new();
+        for entry in entries.into_iter().rev() {
+            let Entry { message, group: index, mut serial, of_group, redelivered, .. } = entry;
+            let bytes = message.bytes();
+            self.order_changed(index);
+            let to = self.group_number(index);
+            if to == 0 {
+                if serial != 0 && !of_group {
+                    fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
+                }
+                serial = 0;
+            } else if serial != 0 && !of_group {
+                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
+            }
+            let Some(group) = self.group_mut(index) else {
+                self.book_drop(None, message.address(), DropReason::GroupEnded);
+                continue;
+            };
+            if let Some((queue, _)) = group.feed {
+                self.return_to_queue(queue, message, serial, redelivered);
+                continue;
+            }
+            group.waiting_bytes += bytes;
+            group.counters.returned += u64::from(redelivered);
+            group.waiting.push_front(Waiting::new(message, serial, redelivered, now));
+            self.bytes_held += bytes;
+            self.waiting += 1;
+            if !touched.contains(&index) {
+                touched.push(index);
+            }
+        }
+        for index in touched {
+            self.hand_over_waiting(index, now, fx);
+        }
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+    }
+}

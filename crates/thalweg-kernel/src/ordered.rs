@@ -1,0 +1,360 @@
+//! Order in a group: while copies of a key are with a member, the next message of that key goes only there.
+//!
+//! A key is a publisher or an address. A message whose key is bound waits for that member, and others of the queue may
+//! pass it. A key moves when nothing of it is with its old member any more: settled, or given back. What is with members
+//! is read off their sessions, so nothing has to be counted; what is remembered between two looks is a shortcut.
+//!
+//! A copy that nobody settles is with its member for ever or not at all. Where there are such copies, a hash of the key
+//! names the member, as it does for the strategies that say so.
+
+use crate::Kernel;
+use crate::balance::{GroupStrategy, Head, LOOK_AHEAD};
+use crate::effects::Effects;
+use crate::given_back::is_among;
+use crate::group::{Member, Waiting};
+use crate::group_home::Away;
+use crate::ids::SessionId;
+use crate::kernel::Map;
+use crate::leavers::Leavers;
+use crate::ledger::DropReason;
+use crate::seats::{Chosen, Key, Seats, key as key_of_member};
+use crate::work_terms::OrderKey;
+use smallvec::SmallVec;
+use thalweg_model::{Message, Reliability, Span, Time};
+
+/// How long what waits for a bound key waits at the most before members are looked at anew.
+pub(crate) const LOOK_ANEW: Span = Span::from_millis(100);
+
+/// What a group in order remembers.
+pub(crate) struct Order {
+    pub(crate) by: OrderKey,
+    /// The strategy names a key's member itself.
+    binds: bool,
+    /// Every member settles what is to be settled; every member settles whatever it is given.
+    all_settle: bool,
+    all_lines: bool,
+    /// Keys that are with members; several can only have one from before the group was in order.
+    bound: Map<u64, Option<Key>>,
+    /// Members have to be looked at anew.
+    is_stale: bool,
+}
+
+impl Order {
+    /// The order that a group is to keep, if any: its strategy's, its operator's, or a member's wish.
+    pub(crate) fn of(strategy: GroupStrategy, by: Option<OrderKey>) -> Option<Order> {
+        let own = match strategy {
+            GroupStrategy::HashPublisher => Some(OrderKey::Publisher),
+            GroupStrategy::HashAddress => Some(OrderKey::Address),
+            _ => None,
+        };
+        let by = own.or(by)?;
+        Some(Order {
+            by,
+            binds: own.is_some(),
+            all_settle: true,
+            all_lines: false,
+            bound: Map::default(),
+            is_stale: true,
+        })
+    }
+
+    /// The same order for members that have come or gone.
+    pub(crate) fn go_on(old: Option<Order>, new: Option<Order>, members: &[Option<Member>]) -> Option<Order> {
+        let mut order = match (old, new) {
+            (Some(old), Some(new)) if (old.by, old.binds) == (new.by, new.binds) => old,
+            (_, Some(new)) => new,
+            (_, None) => return None,
+        };
+        let settles = |member: &Member| match member.line {
+            Some(line) => line.settles,
+            None => member.reliability > Reliability::AtMostOnce,
+        };
+        let mut members = members.iter().flatten();
+        order.all_lines = members.clone().all(|member| member.line.is_some_and(|line| line.settles));
+        order.all_settle = members.all(settles);
+        Some(order)
+    }
+
+    fn key(&self, message: &Message) -> u64 {
+        match self.by {
+            OrderKey::Publisher => message.publisher(),
+            OrderKey::Address => message
+                .address()
+                .bytes()
+                .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)),
+        }
+    }
+
+    /// Whether somebody says of copies of this message that they are done with.
+    fn is_told(&self, message: &Message, upgraded: bool) -> bool {
+        self.all_lines || (self.all_settle && (upgraded || message.reliability() > Reliability::AtMostOnce))
+    }
+
+    /// The balancer has chosen this member for a message that was free.
+    pub(crate) fn bind(&mut self, message: &Message, member: &Member, upgraded: bool) {
+        if self.is_told(message, upgraded) {
+            let key = self.key(message);
+            self.bound.insert(key, Some(key_of_member(member)));
+        }
+    }
+
+    /// Copies came back into the queue.
+    pub(crate) fn changed(&mut self) {
+        self.is_stale = true;
+    }
+}
+
+/// How much a member suits a key: the same for as long as the member is there.
+fn suits(member: &Member, number: u64, key: u64) -> u64 {
+    let line = member.line.map_or(0, |line| u64::from(line.line) << 32 | u64::from(line.consumer));
+    let mut mixed = key ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ line.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    for _ in 0..2 {
+        mixed = (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    }
+    mixed ^ mixed >> 32
+}
+
+impl Kernel {
+    fn order_mut(&mut self, index: u32) -> Option<&mut Order> {
+        self.group_mut(index)?.seats.as_mut()?.order.as_mut()
+    }
+
+    /// Whether what waits in a group is not overtaken by what comes.
+    pub(crate) fn is_in_line(&mut self, index: u32, now: Time) -> bool {
+        let is_adaptive = self.group_mut(index).is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
+        !self.is_fed(index) && (is_adaptive || self.is_ordered(index, now))
+    }
+
+    /// Whether a group's members get messages as surely as they wanted, however these were published.
+    pub(crate) fn upgrades(&self, index: u32) -> bool {
+        let group = self.groups.get(index as usize).and_then(Option::as_ref);
+        group.is_some_and(|group| group.policy.upgrade_reliability)
+    }
+
+    /// Takes the message at a place in a group's queue out of it.
+    fn take_waiting(&mut self, index: u32, at: usize) -> Option<Waiting> {
+        let group = self.group_mut(index)?;
+        let waiting = group.waiting.remove(at)?;
+        let bytes = waiting.message.bytes();
+        group.waiting_bytes -= bytes;
+        self.waiting -= 1;
+        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        Some(waiting)
+    }
+
+    /// Puts it back.
+    fn put_waiting(&mut self, index: u32, at: usize, waiting: Waiting) {
+        let bytes = waiting.message.bytes();
+        let Some(group) = self.group_mut(index) else { return };
+        group.waiting_bytes += bytes;
+        group.waiting.insert(at, waiting);
+        self.bytes_held += bytes;
+        self.waiting += 1;
+    }
+
+    /// Whether a group keeps messages of one key in order.
+    pub(crate) fn is_ordered(&mut self, index: u32, now: Time) -> bool {
+        self.seat_if_stale(index, now);
+        self.order_mut(index).is_some()
+    }
+
+    /// Who gets a message that no other of its key waits before.
+    pub(crate) fn choose_in_order(
+        &mut self,
+        index: u32,
+        seats: &mut Seats,
+        message: &Message,
+        head: &Head,
+        except: &[Key],
+        now: Time,
+    ) -> Option<Chosen> {
+        let mut order = seats.order.take()?;
+        if order.is_stale {
+            self.find_bound(index, &mut order, &mut seats.leavers);
+        }
+        let key = order.key(message);
+        let upgraded = self.upgrades(index);
+        let is_meant = |member: &Member| !is_among(except, || key_of_member(member));
+        let may =
+            |kernel: &Kernel, member: &Member| is_meant(member) && kernel.member_can_take(member, message, upgraded);
+        let is_told = order.is_told(message, upgraded);
+        let chosen = match order.bound.get(&key) {
+            Some(holder) => {
+                let seat = holder.and_then(|holder| seats.seated(&holder));
+                let free =
+                    seat.filter(|(place, member)| may(self, member) && seats.balancer.has_room(*place, head, now));
+                Some(free.map_or(Chosen::Bound, |(_, member)| Chosen::Member(member)))
+            }
+            None if order.binds || !is_told => {
+                let suited = seats.members.iter().flatten();
+                let suited = suited.filter(|member| is_meant(member) && self.may_see(member, message));
+                let best = suited.max_by_key(|member| suits(member, self.member_number(member.session), key));
+                Some(match best {
+                    None => Chosen::Nobody,
+                    Some(member) if may(self, member) => Chosen::Member(*member),
+                    Some(_) => Chosen::Bound,
+                })
+            }
+            // Whoever the balancer chooses.
+            None => None,
+        };
+        if let Some(Chosen::Member(member)) = &chosen
+            && is_told
+        {
+            order.bound.insert(key, Some(key_of_member(member)));
+        }
+        seats.order = Some(order);
+        chosen
+    }
+
+    fn may_see(&self, member: &Member, message: &Message) -> bool {
+        self.member_may_receive(member.session, message.address())
+    }
+
+    /// Looks up what is with members.
+    fn find_bound(&mut self, index: u32, order: &mut Order, leavers: &mut Leavers) {
+        order.is_stale = false;
+        order.bound.clear();
+        let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        let made = group.made;
+        let mut sessions: SmallVec<[SessionId; 16]> = group.members.iter().map(|member| member.session).collect();
+        leavers.retain(|(id, uid)| self.sessions.get(*id).is_some_and(|session| session.uid == *uid));
+        sessions.extend(leavers.iter().map(|(id, _)| *id));
+        sessions.sort_unstable();
+        sessions.dedup();
+        let mut found: Vec<(u64, Key)> = Vec::new();
+        for id in group.away.iter().map(|member| member.session) {
+            let errands = self.aways.get(id).into_iter().flat_map(Away::messages);
+            found.extend(errands.map(|message| (order.key(message), (id, u16::MAX, 0))));
+        }
+        for id in sessions {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let before = found.len();
+            let of_group = session.messages_of_group(index).map(|message| order.key(message));
+            found.extend(of_group.map(|key| (key, (id, u16::MAX, 0))));
+            if let Some(lines) = &session.lines {
+                let of_lines = lines.copies_of_group(index, made);
+                found.extend(of_lines.map(|(line, consumer, message)| (order.key(message), (id, line, consumer))));
+            }
+            if found.len() == before {
+                leavers.retain(|(leaver, _)| *leaver != id);
+            }
+        }
+        for (key, holder) in found {
+            let bound = order.bound.entry(key).or_insert(Some(holder));
+            if *bound != Some(holder) {
+                *bound = None;
+            }
+        }
+    }
+
+    /// A member has settled a copy.
+    pub(crate) fn order_settled(&mut self, index: u32, holder: Key, message: &Message) {
+        let Some(Some(group)) = self.groups.get_mut(index as usize) else { return };
+        let made = group.made;
+        let Some(order) = group.seats.as_mut().and_then(|seats| seats.order.as_mut()) else { return };
+        let key = order.key(message);
+        if order.is_stale {
+            return;
+        }
+        if order.bound.get(&key) != Some(&Some(holder)) {
+            order.is_stale |= order.bound.contains_key(&key);
+            return;
+        }
+        if let Some(away) = self.aways.get(holder.0) {
+            if !away.messages().any(|message| order.key(message) == key) {
+                order.bound.remove(&key);
+            }
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(holder.0) else { return };
+        let is_there = match &session.lines {
+            Some(lines) if holder.1 != u16::MAX => lines
+                .copies_of_group(index, made)
+                .any(|(line, consumer, message)| (line, consumer) == (holder.1, holder.2) && order.key(message) == key),
+            _ => session.messages_of_group(index).any(|message| order.key(message) == key),
+        };
+        if !is_there {
+            order.bound.remove(&key);
+        }
+    }
+
+    /// What some member has or had is with it no more, or with another.
+    pub(crate) fn order_changed(&mut self, index: u32) {
+        if let Some(order) = self.order_mut(index) {
+            order.changed();
+        }
+    }
+
+    /// Gives what waits in a group to members as far as order lets it.
+    pub(crate) fn hand_over_in_order<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
+        // Keys that something waits of already.
+        let mut passed: SmallVec<[u64; LOOK_AHEAD]> = SmallVec::new();
+        // Messages that are free have to wait.
+        let mut is_held = false;
+        let mut at = 0;
+        while at < LOOK_AHEAD {
+            let Some(group) = self.group_mut(index) else { return };
+            let Some(waiting) = group.waiting.get(at) else { break };
+            let message = waiting.message.clone();
+            let (since, again, back) = (waiting.since, waiting.redelivered, waiting.back);
+            if message.expires() <= now {
+                if let Some(waiting) = self.take_waiting(index, at) {
+                    if let Some(group) = self.group_mut(index) {
+                        group.counters.expired += 1;
+                    }
+                    self.forget_given_back(index, back);
+                    self.book_expired(None, message.address());
+                    self.persist_group_removed(index, waiting.serial, fx);
+                }
+                continue;
+            }
+            let Some((key, is_bound)) = self.key_in(index, &message, now) else { return };
+            if passed.contains(&key) || (is_held && !is_bound) {
+                passed.push(key);
+                at += 1;
+                continue;
+            }
+            match self.choose_again(index, &message, again, back, now) {
+                Chosen::Member(member) => {
+                    let Some(waiting) = self.take_waiting(index, at) else { return };
+                    let Some(waiting) = self.give_to(index, member, waiting, now, fx) else {
+                        if let Some(group) = self.group_mut(index) {
+                            group.counters.wait.add(now.since(since));
+                        }
+                        continue;
+                    };
+                    // Its output took nothing after all.
+                    self.put_waiting(index, at, waiting);
+                    self.order_changed(index);
+                }
+                Chosen::Bound => {}
+                Chosen::Later => is_held = true,
+                Chosen::Nobody if self.is_forbidden(index, message.address()) => {
+                    // It must not stand in the way of what waits behind it.
+                    if let Some(waiting) = self.take_waiting(index, at) {
+                        self.drop_of_group(index, &message, DropReason::AccessDenied);
+                        self.persist_group_removed(index, waiting.serial, fx);
+                    }
+                    continue;
+                }
+                Chosen::Nobody => is_held = true,
+            }
+            passed.push(key);
+            at += 1;
+        }
+        // Where nobody is, somebody has to come first.
+        let seats = self.group_mut(index).and_then(|group| group.seats.as_ref());
+        if !passed.is_empty() && seats.is_some_and(|seats| seats.has_any()) {
+            self.look_at_group(index, now + LOOK_ANEW);
+        }
+    }
+
+    /// A message's key, and whether it is with a member.
+    fn key_in(&mut self, index: u32, message: &Message, now: Time) -> Option<(u64, bool)> {
+        self.seat_if_stale(index, now);
+        let order = self.order_mut(index)?;
+        let key = order.key(message);
+        Some((key, order.is_stale || order.binds || order.bound.contains_key(&key)))
+    }
+}

@@ -1,0 +1,250 @@
+//! Publishes that carry a stamp: who repeats one is answered as the first time, and it is routed once (decision 0022).
+//!
+//! What is known of publishers is on the shard of queues, whatever shard they publish on: there every stamped publish is
+//! looked up and spread. Other shards check what they must (rights, limits) and send it there, and its acknowledgement
+//! waits until it is as safe there as it has to be.
+
+use crate::Kernel;
+use crate::effects::{Effects, Safety};
+use crate::home;
+use crate::ids::SessionId;
+use crate::journal::Record;
+use crate::publish::{Draft, Outcome, Published};
+use crate::queue::HOME;
+use crate::sequences::{Known, Sequences};
+use crate::shards::ShardMessage;
+use std::sync::Arc;
+use thalweg_model::{Message, Reliability, Stamp, Time};
+
+/// A stamped publish on its way to the shard that knows its publisher.
+#[derive(Debug)]
+pub struct StampedPublish {
+    pub(crate) message: Message,
+    pub(crate) stamp: Stamp,
+    /// The publisher's user, empty if it did not say who it is.
+    pub(crate) user: Arc<str>,
+    /// How safe it must be before the acknowledgement leaves.
+    pub(crate) safety: Safety,
+}
+
+impl StampedPublish {
+    pub(crate) fn bytes(&self) -> usize {
+        self.message.bytes() + size_of::<Self>()
+    }
+}
+
+impl Kernel {
+    /// A publisher's stamp could not be read; the message is one without.
+    pub fn note_damaged_stamp(&mut self) {
+        self.ledger.damaged_stamps += 1;
+    }
+
+    /// Publishes with a stamp: once.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn publish_stamped<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        stamp: Stamp,
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
+        if !self.has_queues() {
+            return self.publish_by_owner(id, &draft, stamp, now, fx);
+        }
+        let user = self.user_of(id);
+        if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
+            return published;
+        }
+        let before = self.messages_written;
+        let published = self.publish_now(id, draft, now, fx);
+        self.took_stamp(&user, stamp, published.outcome, before, now, fx);
+        published
+    }
+
+    /// The same to several addresses.
+    #[cold]
+    pub(crate) fn publish_stamped_to_all<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        others: &[String],
+        stamp: Stamp,
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
+        let user = self.user_of(id);
+        if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
+            return published;
+        }
+        let before = self.messages_written;
+        let published = self.publish_to_all_now(id, draft, others, now, fx);
+        self.took_stamp(&user, stamp, published.outcome, before, now, fx);
+        published
+    }
+
+    fn user_of(&self, id: SessionId) -> Arc<str> {
+        self.sessions.get(id).and_then(|session| session.user.clone()).unwrap_or_default()
+    }
+
+    /// What a publisher is told that repeats itself; nothing if it does not.
+    fn answer_repeated<E: Effects>(
+        &mut self,
+        id: SessionId,
+        user: &str,
+        draft: &Draft<'_>,
+        stamp: Stamp,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Published> {
+        let known = self.publishers.look(user, stamp);
+        if known == Known::New {
+            return None;
+        }
+        let session = self.sessions.get_mut(id)?;
+        session.received += 1;
+        let meters = session.meters.as_mut();
+        let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
+        self.book_repeated(known, draft.payload.len());
+        self.hold_ticket(id, draft, fx);
+        self.hold_for(id, draft, fx);
+        Some(Published { outcome: Outcome::Accepted, pause_until })
+    }
+
+    fn book_repeated(&mut self, known: Known, bytes: usize) {
+        self.ledger.received += 1;
+        self.ledger.received_bytes += bytes as u64;
+        self.ledger.repeated += 1;
+        match known {
+            Known::Outdated => self.ledger.outdated_stamps += 1,
+            Known::New | Known::Taken => self.ledger.repeated_stamps += 1,
+        }
+    }
+
+    /// An exactly-once message that this shard does not spread is the publisher's all the same until it is released.
+    fn hold_ticket<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, fx: &mut E) {
+        if draft.reliability != Reliability::ExactlyOnce {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.held.insert(draft.ticket) && session.durable && self.limits.journal {
+            let queue = session.uid;
+            fx.persist(&Record::Held { queue, ticket: draft.ticket }, self.session_safety(id));
+        }
+    }
+
+    /// The acknowledgement does not leave before all that was written so far is safe: the first time may be only a moment
+    /// ago.
+    fn hold_for<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, fx: &mut E) {
+        let link = self.sessions.get(id).and_then(|session| session.link);
+        if let (true, Some(link)) = (self.limits.journal && draft.reliability > Reliability::AtMostOnce, link) {
+            fx.hold(link);
+        }
+    }
+
+    /// A message was spread, or refused; `before`: as many were written before it.
+    fn took_stamp<E: Effects>(
+        &mut self,
+        user: &Arc<str>,
+        stamp: Stamp,
+        outcome: Outcome,
+        before: u64,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if !matches!(outcome, Outcome::Accepted | Outcome::NoMatch) {
+            // It may be sent again.
+            return;
+        }
+        self.publishers.take(user, stamp, now);
+        if self.messages_written != before {
+            // With the message or not at all: nobody waits for this alone.
+            let record = Record::Stamped { user, publisher: stamp.publisher, sequence: stamp.sequence };
+            fx.persist(&record, Safety::Lazy);
+        }
+        self.forget_publishers(user, now, fx);
+    }
+
+    fn forget_publishers<E: Effects>(&mut self, user: &str, now: Time, fx: &mut E) {
+        let (max, expiry) = (self.limits.publishers_max, self.limits.publisher_expiry);
+        while let Some((user, publisher)) = self.publishers.forget_one(user, max, expiry, now) {
+            if self.limits.journal {
+                fx.persist(&Record::PublisherForgotten { user: &user, publisher }, Safety::Lazy);
+            }
+        }
+    }
+
+    /// Publishes through the shard that knows the publisher.
+    fn publish_by_owner<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: &Draft<'_>,
+        stamp: Stamp,
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
+        let refused = |outcome| Published { outcome, pause_until: None };
+        if self.journal_full && self.must_refuse(id, draft) {
+            return refused(Outcome::Full);
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return refused(Outcome::Denied) };
+        session.received += 1;
+        let meters = session.meters.as_mut();
+        let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
+        let uid = session.uid;
+        let exactly_once = draft.reliability == Reliability::ExactlyOnce;
+        if exactly_once && session.held.contains(draft.ticket) {
+            self.book_repeated(Known::Taken, draft.payload.len());
+            self.hold_for(id, draft, fx);
+            return Published { outcome: Outcome::Accepted, pause_until };
+        }
+        let route = match self.route_for(id, draft.address) {
+            Ok(route) => route,
+            Err(outcome) => {
+                self.ledger.received += 1;
+                self.ledger.received_bytes += draft.payload.len() as u64;
+                self.ledger.refused += 1;
+                return Published { outcome, pause_until };
+            }
+        };
+        self.hold_ticket(id, draft, fx);
+        let safety = self.asked_safety(Some(id), &route, draft);
+        let (message, user) = (draft.keep(uid, now), self.user_of(id));
+        let publish = Box::new(StampedPublish { message, stamp, user, safety });
+        fx.send(home(HOME, self.shards), ShardMessage::PublishStamped(publish));
+        self.hold_for(id, draft, fx);
+        let is_wanted = route.wants_more_than_queues() || route.has_queues();
+        Published { outcome: if is_wanted { Outcome::Accepted } else { Outcome::NoMatch }, pause_until }
+    }
+
+    /// A publish that another shard received.
+    pub(crate) fn on_stamped<E: Effects>(&mut self, publish: &StampedPublish, now: Time, fx: &mut E) {
+        let StampedPublish { message, stamp, user, safety } = publish;
+        let known = self.publishers.look(user, *stamp);
+        if known != Known::New {
+            return self.book_repeated(known, message.payload().len());
+        }
+        self.ledger.received += 1;
+        self.ledger.received_bytes += message.payload().len() as u64;
+        let before = self.messages_written;
+        let expires = message.expires();
+        let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
+        let draft = Draft { expires_in, stamp: Some(*stamp), ..Draft::of(message) };
+        let route = self.route(message.address());
+        // What its own listener asked for, and no less than is general here.
+        self.pending_safety = self.pending_safety.max(*safety);
+        self.publisher_elsewhere = message.publisher();
+        let outcome = self.spread_kept_fully(None, &route, &draft, Some(message.clone()), now, fx);
+        self.publisher_elsewhere = 0;
+        self.pending_safety = Safety::Lazy;
+        self.took_stamp(user, *stamp, outcome, before, now, fx);
+    }
+
+    /// Takes up what an earlier run knew.
+    pub(crate) fn restore_publishers(&mut self, known: Vec<(Box<str>, u64, Sequences)>, now: Time) {
+        for (user, publisher, sequences) in known {
+            self.publishers.insert(&user.into(), publisher, sequences, now);
+        }
+    }
+}

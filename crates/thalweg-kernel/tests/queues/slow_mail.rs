@@ -1,0 +1,94 @@
+//! Mail between shards: it arrives at once, or takes its time, in an order that a test chooses.
+
+use crate::world::{Who, World};
+use std::collections::VecDeque;
+use thalweg_kernel::{Kernel, LastValueWish, ShardId, ShardMessage, Wish};
+use thalweg_model::Reliability;
+
+/// What is under way.
+#[derive(Default)]
+pub struct SlowMail {
+    /// How much mail had been sent when each promise was made.
+    pub promises: Vec<u64>,
+    pub mails_sent: u64,
+    /// Numbers of mail that has not arrived, in the order of the mail itself.
+    pub under_way: VecDeque<u64>,
+}
+
+impl World {
+    /// Everything arrives, and what follows from it, unless mail is slow.
+    pub fn deliver_mails(&mut self) {
+        if self.is_slow {
+            return self.end_turns();
+        }
+        self.slow.under_way.clear();
+        loop {
+            if let Some((from, to, mail)) = self.out.mails.pop_front() {
+                self.out.shard = to.0;
+                self.kernels[usize::from(to.0)].on_shard(from, mail, self.now, &mut self.out);
+            } else if let Some((shard, fetch)) = self.out.fetches.pop() {
+                self.out.shard = shard;
+                let messages = fetch.places.iter().map(|(place, len)| self.disk.read(*place, *len)).collect();
+                let kernel = &mut self.kernels[usize::from(shard)];
+                kernel.on_fetched(fetch.holder, fetch.question, messages, self.now, &mut self.out);
+            } else if let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
+                // The end of its turn.
+                self.out.shard = shard as u16;
+                self.kernels[shard].work(self.now, &mut self.out);
+            } else {
+                return;
+            }
+            self.write();
+        }
+    }
+
+    pub fn end_turns(&mut self) {
+        while let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
+            self.out.shard = shard as u16;
+            self.kernels[shard].work(self.now, &mut self.out);
+            self.write();
+        }
+        self.number_mails();
+    }
+
+    fn number_mails(&mut self) {
+        while self.slow.under_way.len() < self.out.mails.len() {
+            self.slow.mails_sent += 1;
+            self.slow.under_way.push_back(self.slow.mails_sent);
+        }
+    }
+
+    /// The oldest mail from one shard to another arrives, and what it has the shard do is written.
+    pub fn carry(&mut self, from: usize, to: usize) {
+        let is = |mail: &(ShardId, ShardId, ShardMessage)| (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to);
+        let Some(at) = self.out.mails.iter().position(is) else { return };
+        let Some((from, to, mail)) = self.out.mails.remove(at) else { return };
+        self.slow.under_way.remove(at);
+        self.run(usize::from(to.0), |kernel, out, now| kernel.on_shard(from, mail, now, out));
+    }
+
+    /// How much mail has been sent so far.
+    pub fn mails_sent(&self) -> u64 {
+        self.slow.mails_sent
+    }
+
+    /// How many promises of the first must be kept: what was under way when they were made has arrived.
+    pub fn promises_kept(&self) -> usize {
+        let first = self.slow.under_way.front().copied().unwrap_or(u64::MAX);
+        self.slow.promises.iter().take_while(|sent| **sent < first).count()
+    }
+
+    /// Asks without waiting for the answer.
+    pub fn ask_to_join(&mut self, who: Who, filter: &str, group: &str, reliability: Reliability) {
+        let wish = Wish {
+            filter,
+            group: Some(group),
+            reliability,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        self.run(who.shard, |kernel, out, now| kernel.subscribe(who.session, 1, &[wish], now, out));
+    }
+}

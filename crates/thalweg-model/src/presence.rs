@@ -1,0 +1,70 @@
+//! Where it is told who is here: `$presence/<name>`, of clients in a tenant `$presence@<tenant>/<name>`. Whatever else a
+//! tenant's own clients can name lies below `$t@<tenant>`, so none of its wildcards reaches there.
+
+use std::borrow::Cow;
+
+use crate::syntax::{read_level, write_level};
+
+/// The first level of the addresses, without a tenant.
+const FIRST: &str = "$presence";
+
+/// The canonical address at which it is told whether somebody of this name is here.
+pub fn address(tenant: &str, name: &str) -> String {
+    let at = if tenant.is_empty() { "" } else { "@" };
+    format!("{FIRST}{at}{tenant}/{}", write_level(name))
+}
+
+/// Whether an address or filter lies where presence is told: the broker alone publishes there.
+#[inline]
+pub fn is_presence(text: &str) -> bool {
+    // Asked for every publish, and nearly always answered by the first byte.
+    text.as_bytes().first() == Some(&b'$') && is_below_first(text)
+}
+
+#[cold]
+fn is_below_first(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix(FIRST) else { return false };
+    matches!(rest.bytes().next(), None | Some(b'/' | b'@'))
+}
+
+/// Whose presence is told at an address; nothing if it is another one.
+pub fn name_of(address: &str) -> Option<Cow<'_, str>> {
+    let (_, level) = address.split_once('/').filter(|_| is_presence(address))?;
+    (!level.contains('/')).then(|| read_level(level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_an_address_of_one_level() {
+        for (tenant, name, told) in [
+            ("", "gateway-7", "$presence/gateway-7"),
+            ("blue", "gateway-7", "$presence@blue/gateway-7"),
+            ("", "a/b", "$presence/a%2Fb"),
+            ("", "+", "$presence/%2B"),
+            ("", "#", "$presence/%23"),
+            ("", "", "$presence/"),
+            ("", "100%", "$presence/100%"),
+            ("", "a%2Fb", "$presence/a%252Fb"),
+            ("", "a b\0é", "$presence/a b%00é"),
+        ] {
+            assert_eq!(address(tenant, name), told);
+            assert_eq!(name_of(told).as_deref(), Some(name));
+            assert_eq!(crate::Address::check(told), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_only_looks_alike_is_another_address() {
+        for text in ["$presence", "$presence/#", "$presence/+", "$presence@blue/x"] {
+            assert!(is_presence(text), "{text}");
+        }
+        for text in ["$presences/x", "presence/x", "x/$presence/y", "$SYS/x", "$t@blue/$presence/x", ""] {
+            assert!(!is_presence(text), "{text}");
+            assert_eq!(name_of(text), None);
+        }
+        assert_eq!((name_of("$presence"), name_of("$presence/a/b")), (None, None));
+    }
+}

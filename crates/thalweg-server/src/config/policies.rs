@@ -1,0 +1,273 @@
+//! What is said of shared subscriptions by filter: an entry for each filter, of which the first that fits counts.
+
+use std::path::Path;
+
+use thalweg_kernel::GroupStrategy;
+use thalweg_model::{Filter, Span};
+use toml::de::{DeTable, DeValue};
+
+use super::kind::{Fault, Kind, Value, Written, fault, filter_of, show_duration};
+use super::nearest::nearest;
+use super::sources::written;
+use super::words::GroupOrder;
+
+/// An entry of `groups.policies`. What it leaves out is as everywhere else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupPolicy {
+    /// Which shared subscriptions: those whose own filter wants nothing beyond this one.
+    pub filter: Filter,
+    /// How the next member is chosen.
+    pub strategy: Option<GroupStrategy>,
+    /// What must stay in order; without a word, and with `off`, members decide.
+    pub order: Option<GroupOrder>,
+    /// In place of `groups.settle_timeout`; [`Span::FOREVER`] is none.
+    pub settle_timeout: Option<Span>,
+    /// Whether members get messages as reliably as they subscribed, though they were published with less.
+    pub upgrade_qos: Option<bool>,
+}
+
+impl GroupPolicy {
+    fn new(filter: Filter) -> Self {
+        GroupPolicy { filter, strategy: None, order: None, settle_timeout: None, upgrade_qos: None }
+    }
+}
+
+/// The policies that `written` means, in its order.
+pub(super) fn parse(written: &Written, max: usize) -> Result<Vec<GroupPolicy>, Fault> {
+    let loose;
+    let entries = match written {
+        Written::List(entries) => entries,
+        Written::Loose(text) => {
+            loose = list_in(text).ok_or_else(|| refuses(&format!("\"{text}\"")))?;
+            &loose
+        }
+        Written::Table(_) => return Err(refuses("a table")),
+        Written::Bare(text) | Written::Quoted(text) => return Err(refuses(&format!("\"{text}\""))),
+        Written::Other(name) => return Err(refuses(name)),
+    };
+    if entries.len() > max {
+        let mend = format!("Keep at most {max}: a new shared subscription is compared with each");
+        return Err(fault(format!("has {} entries", entries.len()), mend));
+    }
+    let mut policies: Vec<GroupPolicy> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let Written::Table(entry) = entry else { return Err(refuses("a list of other things")) };
+        let policy = policy(entry)?;
+        if let Some(wider) = policies.iter().find(|earlier| earlier.filter.covers(policy.filter.as_str())) {
+            let (one, other) = (&policy.filter, &wider.filter);
+            let what = if one == other {
+                format!("names \"{one}\" twice")
+            } else {
+                format!("has \"{one}\" after \"{other}\", which is wider, so that it would never count")
+            };
+            let mend = if one == other { "Keep one of the two".into() } else { format!("Put \"{one}\" first") };
+            return Err(fault(what, mend));
+        }
+        policies.push(policy);
+    }
+    Ok(policies)
+}
+
+/// One entry.
+fn policy(entry: &[(String, Written)]) -> Result<GroupPolicy, Fault> {
+    let filter = match entry.iter().find(|(name, _)| name == "filter") {
+        Some((_, Written::Quoted(text))) => filter_of(text)?,
+        Some(_) => return Err(fault("has an entry whose filter is not text", FILTER_MEND)),
+        None => return Err(fault("has an entry without a filter", FILTER_MEND)),
+    };
+    let mut policy = GroupPolicy::new(filter);
+    for (name, written) in entry.iter().filter(|(name, _)| name != "filter") {
+        let Some((_, kind, none)) = FIELDS.iter().find(|(field, ..)| field == name) else {
+            let names = FIELDS.iter().map(|(field, ..)| *field);
+            let mend = match nearest(name, names.chain(["filter"])) {
+                Some(near) => format!("Did you mean {near}?"),
+                None => "Write filter, strategy, order, settle_timeout and upgrade_qos".into(),
+            };
+            return Err(fault(format!("says {name} for \"{}\", which is no part of a policy", policy.filter), mend));
+        };
+        let is_none = matches!(written, Written::Quoted(text) if Some(text.as_str()) == *none);
+        let value =
+            if is_none { Value::Length(Span::FOREVER) } else { field(&policy.filter, name, kind, *none, written)? };
+        match value {
+            Value::Text(word) if name == "strategy" => policy.strategy = GroupStrategy::named(&word),
+            Value::Text(word) => policy.order = GroupOrder::from_word(&word),
+            Value::Length(span) => policy.settle_timeout = Some(span),
+            Value::Flag(flag) => policy.upgrade_qos = Some(flag),
+            _ => {}
+        }
+    }
+    Ok(policy)
+}
+
+fn field(filter: &Filter, name: &str, kind: &Kind, none: Option<&str>, written: &Written) -> Result<Value, Fault> {
+    kind.parse(written, Path::new("")).map_err(|wrong| {
+        let or = none.map_or_else(String::new, |none| format!(", or \"{none}\""));
+        fault(format!("has \"{filter}\", whose {name} {}", wrong.what), format!("{}{or}", wrong.mend))
+    })
+}
+
+/// `policies` as they would be written in a file, each in one line.
+pub(super) fn show(policies: &[GroupPolicy]) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let entries = policies.iter().map(|policy| {
+        let span = |span: Span| quoted(&if span == Span::FOREVER { "off".to_owned() } else { show_duration(span) });
+        let fields = [
+            Some(format!("filter = {}", quoted(policy.filter.as_str()))),
+            policy.strategy.map(|strategy| format!("strategy = {}", quoted(strategy.name()))),
+            policy.order.map(|order| format!("order = {}", quoted(order.word()))),
+            policy.settle_timeout.map(|timeout| format!("settle_timeout = {}", span(timeout))),
+            policy.upgrade_qos.map(|upgrade| format!("upgrade_qos = {upgrade}")),
+        ];
+        format!("{{ {} }}", fields.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    });
+    format!("[{}]", entries.collect::<Vec<_>>().join(", "))
+}
+
+/// What to write, in words.
+pub(super) fn expectation(max: usize) -> String {
+    format!(
+        "at most {max} tables [[groups.policies]] with filter, strategy, order, settle_timeout and upgrade_qos, or {EXAMPLE}, \
+         which is how it is written outside the file, too"
+    )
+}
+
+/// Outside the file a list is written as in it.
+fn list_in(text: &str) -> Option<Vec<Written>> {
+    let document = format!("list = {text}");
+    let table = DeTable::parse(&document).ok()?;
+    match table.get_ref().iter().next().map(|(_, value)| value.get_ref()) {
+        Some(DeValue::Array(items)) if table.get_ref().len() == 1 => Some(items.iter().map(written).collect()),
+        _ => None,
+    }
+}
+
+fn refuses(given: &str) -> Fault {
+    fault(
+        format!("is {given}, which is not a list of policies"),
+        format!("Write {EXAMPLE}, or tables [[groups.policies]]"),
+    )
+}
+
+/// The parts of a policy beside its filter, what each takes, and the word for none.
+const FIELDS: &[(&str, Kind, Option<&str>)] = &[
+    ("strategy", Kind::Strategy, None),
+    ("order", Kind::Word(GroupOrder::WORDS), None),
+    ("settle_timeout", super::table::SETTLE_TIMEOUT, Some("off")),
+    ("upgrade_qos", Kind::Flag, None),
+];
+
+const EXAMPLE: &str = "[{ filter = \"jobs/#\", strategy = \"round-robin\" }]";
+const FILTER_MEND: &str = "Write filter = \"jobs/#\" in it, a filter as in a subscription";
+
+#[cfg(test)]
+mod tests {
+    use crate::config::*;
+    use thalweg_kernel::GroupStrategy;
+    use thalweg_model::Span;
+
+    fn load(text: &str, sets: &[&str]) -> Result<(Config, Origins), Vec<ConfigError>> {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        Config::from_text(Some((std::path::Path::new("t.toml"), text)), std::iter::empty(), &sets)
+    }
+
+    #[test]
+    fn policies_keep_their_order_and_read_back_as_they_are_shown() {
+        let text = "[groups]\nstrategy = \"round_robin\"\n\n[[groups.policies]]\nfilter = \"plant/+/jobs\"\nstrategy = \"LBECT\"\n\
+                    order = \"publisher\"\n[[groups.policies]]\nfilter = \"plant/#\"\nsettle_timeout = \"off\"\nupgrade_qos = true\n\
+                    [[groups.policies]]\nfilter = \"#\"\nstrategy = \"hash_topic\"\norder = \"off\"\nsettle_timeout = \"90s\"\n";
+        let (config, origins) = load(text, &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(config.groups.strategy, GroupStrategy::RoundRobin);
+        let [jobs, plant, rest] = config.groups.policies.as_slice() else { panic!("{:?}", config.groups.policies) };
+        assert_eq!((jobs.strategy, jobs.order), (Some(GroupStrategy::Adaptive), Some(GroupOrder::Publisher)));
+        assert_eq!((plant.strategy, plant.settle_timeout, plant.upgrade_qos), (None, Some(Span::FOREVER), Some(true)));
+        assert_eq!((rest.order, rest.settle_timeout), (Some(GroupOrder::Off), Some(Span::from_secs(90))));
+        assert_eq!(origins.of("groups.policies").to_string(), "t.toml:4");
+        let (again, _) = load(&config.to_toml(&origins), &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(again, config);
+        let set = format!("groups.policies={}", super::show(&config.groups.policies));
+        let (outside, _) = load("", &[&set]).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(outside.groups.policies, config.groups.policies);
+    }
+
+    #[test]
+    fn mistakes_in_policies_name_the_entry_and_the_part_that_is_wrong() {
+        let policy = |rest: &str| format!("[[groups.policies]]\n{rest}");
+        let list = "Write [{ filter = \"jobs/#\", strategy = \"round-robin\" }], or tables [[groups.policies]].";
+        for (text, wanted) in [
+            (
+                policy("strategy = \"random\""),
+                "has an entry without a filter. Write filter = \"jobs/#\" in it, a filter as in a subscription.".to_owned(),
+            ),
+            (
+                policy("filter = 5"),
+                "has an entry whose filter is not text. Write filter = \"jobs/#\" in it, a filter as in a subscription.".into(),
+            ),
+            (
+                policy("filter = \"$share/g/a\""),
+                "names \"$share/g/a\", which is a shared subscription, not a filter of topics. Write the filter that stands \
+                 behind the group's name."
+                    .into(),
+            ),
+            (
+                policy("filter = \"a\"\nstrategy = \"fastest\""),
+                format!(
+                    "has \"a\", whose strategy is \"fastest\", which is not a strategy. Write {}.",
+                    Kind::Strategy.expectation()
+                ),
+            ),
+            (
+                policy("filter = \"a\"\norder = \"key\""),
+                "has \"a\", whose order is \"key\", which is not one of its words. Write publisher, topic or off.".into(),
+            ),
+            (
+                policy("filter = \"a\"\nsettle_timeout = 5"),
+                "has \"a\", whose settle_timeout is \"5\", which is not a duration with its unit. Write a duration from 1s to 7d, \
+                 such as 10s, 5m or 1h, or \"off\"."
+                    .into(),
+            ),
+            (
+                policy("filter = \"a\"\nstratgy = \"score\""),
+                "says stratgy for \"a\", which is no part of a policy. Did you mean strategy?".into(),
+            ),
+            (
+                policy("filter = \"a/#\"\n[[groups.policies]]\nfilter = \"a/b\""),
+                "has \"a/b\" after \"a/#\", which is wider, so that it would never count. Put \"a/b\" first.".into(),
+            ),
+            (
+                policy("filter = \"a\"\n[[groups.policies]]\nfilter = \"a\""),
+                "names \"a\" twice. Keep one of the two.".into(),
+            ),
+            ("[groups.policies]\nfilter = \"a\"".into(), format!("is a table, which is not a list of policies. {list}")),
+            (
+                "groups.policies = [\"a\"]".into(),
+                format!("is a list of other things, which is not a list of policies. {list}"),
+            ),
+        ] {
+            let errors = load(&text, &[]).expect_err(&text);
+            let errors: Vec<String> = errors.iter().map(ConfigError::to_string).collect();
+            assert_eq!(errors, [format!("t.toml:1: groups.policies {wanted}")], "{text}");
+        }
+        for set in ["groups.policies=a=random", "groups.policies=[]\nshards = 2", "groups.policies={}"] {
+            assert_eq!(load("", &[set]).map_err(|errors| errors.len()), Err(1), "{set}");
+        }
+        let near = load("[[groups.policy]]\nfilter = \"a\"", &[]).expect_err("no such table");
+        assert_eq!(
+            near.iter().map(ConfigError::to_string).collect::<Vec<_>>(),
+            ["t.toml:1: groups.policy is not a setting. Did you mean groups.policies?"]
+        );
+    }
+
+    #[test]
+    fn every_name_of_a_strategy_is_understood_and_the_names_of_others_are_told() {
+        for word in GroupStrategy::WORDS {
+            let strategy = GroupStrategy::named(word).expect("its own name");
+            for name in strategy.aliases().iter().chain([word]) {
+                let (config, _) =
+                    load("", &[&format!("groups.strategy={name}")]).unwrap_or_else(|errors| panic!("{errors:?}"));
+                assert_eq!(config.groups.strategy, strategy, "{name}");
+                assert!(reference().contains(&format!("`{name}`")), "{name} is not in the reference");
+            }
+        }
+        assert_eq!(load("", &[]).map(|(config, _)| config.groups.strategy).ok(), Some(GroupStrategy::Adaptive));
+    }
+}

@@ -1,0 +1,83 @@
+//! The client library's end against this listener.
+
+use thalweg_transport::dtls::DtlsClient;
+
+use super::*;
+
+/// Carries datagrams between the two until both are silent; what the client heard. Datagrams for which `loses` is true
+/// do not arrive.
+fn exchange(bench: &mut Bench, client: &mut DtlsClient, loses: &mut dyn FnMut() -> bool) -> Vec<Vec<u8>> {
+    let mut heard = Vec::new();
+    while let Some(datagram) = client.take_datagram() {
+        if loses() {
+            continue;
+        }
+        for (_, answer) in bench.take(at("10.0.0.1:5684"), &datagram) {
+            if !loses() {
+                let now = bench.now;
+                client.handle_datagram(&answer, now, &mut |text| heard.push(text.to_vec())).unwrap();
+            }
+        }
+    }
+    heard
+}
+
+#[test]
+fn the_librarys_client_and_this_listener_understand_each_other() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = DtlsClient::new(b"dev1", b"secret", bench.now).unwrap();
+    exchange(&mut bench, &mut client, &mut || false);
+    assert!(client.is_open() && client.poll_timeout() == Time::NEVER);
+    let mut datagram = Vec::new();
+    client.encode(b"to the server", &mut datagram);
+    bench.take(at("10.0.0.1:5684"), &datagram);
+    assert_eq!(bench.texts.pop().map(|(_, text)| text), Some(b"to the server".to_vec()));
+    datagram.clear();
+    bench.listener.encrypt(at("10.0.0.1:5684"), b"to the client", &mut datagram).unwrap();
+    let mut heard = Vec::new();
+    for _ in 0..2 {
+        // The second time it is a repetition.
+        client.handle_datagram(&datagram, bench.now, &mut |text| heard.push(text.to_vec())).unwrap();
+    }
+    assert_eq!(heard, [b"to the client".to_vec()]);
+}
+
+#[test]
+fn a_handshake_survives_what_a_network_loses() {
+    for seed in 1..200_u64 {
+        // So long that cookies grow old meanwhile. (What the client library waits for is shorter.)
+        let patient = DtlsLimits { handshake_timeout: Span::from_secs(3600), ..DtlsLimits::default() };
+        let mut bench = Bench::new(patient);
+        let mut client = DtlsClient::new(b"dev2", b"other", bench.now).unwrap();
+        let mut dice = seed;
+        let mut loses = || {
+            dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (dice >> 40) % 10 < 3
+        };
+        // A round is a question and its answer, of which about half arrive; three are needed, and 60 leave no doubt.
+        for _ in 0..60 {
+            exchange(&mut bench, &mut client, &mut loses);
+            if client.is_open() {
+                break;
+            }
+            bench.now = client.poll_timeout();
+            client.handle_timeout(bench.now);
+        }
+        assert!(client.is_open(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_wrong_key_ends_in_words() {
+    let mut bench = Bench::new(DtlsLimits::default());
+    let mut client = DtlsClient::new(b"dev1", b"wrong", bench.now).unwrap();
+    let mut words = None;
+    while let Some(datagram) = client.take_datagram() {
+        for (_, answer) in bench.take(at("10.0.0.1:5684"), &datagram) {
+            if let Err(fault) = client.handle_datagram(&answer, bench.now, &mut |_| panic!("nothing is open")) {
+                words = Some(fault.to_string());
+            }
+        }
+    }
+    assert!(words.as_ref().is_some_and(|words| words.contains("is the key right?")), "{words:?}");
+}

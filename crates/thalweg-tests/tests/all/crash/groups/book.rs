@@ -1,0 +1,187 @@
+//! What publishers were promised, and what members of groups got of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::crash::trail::Trail;
+
+/// Stories of one kind that are told; the rest is counted.
+const STORIES_MAX: usize = 12;
+
+/// What a publisher sends with one quality of service.
+pub struct Stream {
+    pub topic: &'static str,
+    pub qos: u8,
+    /// Its group promises the order of each publisher.
+    pub ordered: bool,
+    fates: Vec<Fate>,
+    /// The highest number that anybody got.
+    latest: u32,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, Default)]
+struct Fate {
+    /// PUBACK or PUBCOMP came.
+    acknowledged: bool,
+    /// Who got it, in order: which attempt of its publisher's, and in which of the broker's lives.
+    members: Vec<(&'static str, u32, u32)>,
+}
+
+/// A message as a member read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    pub stream: usize,
+    pub number: u32,
+    /// The publisher's attempts: a message that it sends again is a new one to the broker at QoS 1.
+    pub attempt: u32,
+    pub dup: bool,
+    /// The broker's.
+    pub life: u32,
+}
+
+/// Counted, and told where it is wrong.
+pub struct Book {
+    begun: Instant,
+    streams: Vec<Stream>,
+    wrong: BTreeMap<&'static str, Vec<String>>,
+    pub trail: Trail,
+    pub deliveries: u64,
+    pub repeats: u64,
+    /// Repeats that were not called so, and that the broker made by itself: in a later life than before, for what it sent
+    /// in the moments before a kill is not on the disk yet.
+    pub unflagged: u64,
+    /// Connections of members that the broker ended with "Quota exceeded".
+    pub evictions: u64,
+    pub resets: u64,
+}
+
+impl Book {
+    pub fn new(begun: Instant, trail: PathBuf) -> Book {
+        Book {
+            begun,
+            streams: Vec::new(),
+            wrong: BTreeMap::new(),
+            trail: Trail::new(trail),
+            deliveries: 0,
+            repeats: 0,
+            unflagged: 0,
+            evictions: 0,
+            resets: 0,
+        }
+    }
+
+    pub fn stream(&mut self, topic: &'static str, qos: u8, ordered: bool) -> usize {
+        self.streams.push(Stream { topic, qos, ordered, fates: Vec::new(), latest: 0 });
+        self.streams.len() - 1
+    }
+
+    pub fn of(&self, stream: usize) -> &Stream {
+        &self.streams[stream]
+    }
+
+    pub fn note(&mut self, who: &str, what: std::fmt::Arguments) {
+        let at = self.begun.elapsed().as_nanos() as u64;
+        self.trail.note(at, who, what);
+    }
+
+    pub fn breach(&mut self, what: &'static str, story: String) {
+        self.note("BREACH", format_args!("{what}: {story}"));
+        self.wrong.entry(what).or_default().push(story);
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.wrong.is_empty()
+    }
+
+    /// The stories, with the trail of what they are about.
+    pub fn stories(&mut self) -> String {
+        let mut all = String::new();
+        for (what, stories) in &self.wrong {
+            all += &format!("{what}: {} times\n", stories.len());
+            for story in stories.iter().take(STORIES_MAX) {
+                all += &format!("  {story}\n");
+                if let Some(mark) = story.split_whitespace().find(|word| word.starts_with('<')) {
+                    all += &self.trail.lines_with(mark.trim_end_matches([':', ',']));
+                }
+            }
+        }
+        all
+    }
+
+    // --- publishers
+
+    /// A new message; its number, from 1.
+    pub fn send(&mut self, stream: usize) -> u32 {
+        let fates = &mut self.streams[stream].fates;
+        fates.push(Fate::default());
+        fates.len() as u32
+    }
+
+    pub fn acknowledged(&mut self, stream: usize, number: u32) {
+        self.streams[stream].fates[number as usize - 1].acknowledged = true;
+    }
+
+    pub fn acknowledged_count(&self, qos: u8) -> usize {
+        let of_qos = self.streams.iter().filter(|stream| stream.qos == qos);
+        of_qos.map(|stream| stream.fates.iter().filter(|fate| fate.acknowledged).count()).sum()
+    }
+
+    /// Messages that nobody has got, acknowledged or not.
+    pub fn unheard(&self) -> usize {
+        self.streams.iter().flat_map(|stream| &stream.fates).filter(|fate| fate.members.is_empty()).count()
+    }
+
+    // --- members
+
+    /// A PUBLISH that begins a delivery: at QoS 2, one whose identifier was not in use.
+    pub fn hear(&mut self, who: &'static str, heard: Heard) {
+        let Heard { stream, number, attempt, dup, life } = heard;
+        let about = format!("<{stream}#{number}>");
+        self.note(who, format_args!("took {about} attempt {attempt} dup {dup}"));
+        self.deliveries += 1;
+        let it = &mut self.streams[stream];
+        let Some(fate) = it.fates.get_mut(number as usize - 1) else {
+            return self.breach("of nobody", format!("{about} came to {who} and was never sent"));
+        };
+        let before = fate.members.clone();
+        fate.members.push((who, attempt, life));
+        let is_repeat = !before.is_empty();
+        let (latest, qos, ordered) = (it.latest, it.qos, it.ordered);
+        it.latest = latest.max(number);
+        self.repeats += u64::from(is_repeat);
+        // Two attempts of a publisher at QoS 1 are two messages to the broker.
+        if before.iter().any(|(_, of, _)| *of == attempt) && !dup {
+            self.unflagged += 1;
+            if before.iter().any(|(_, of, at)| (*of, *at) == (attempt, life)) {
+                self.breach("repeat unmarked", format!("{about} came to {who} after {before:?}"));
+            }
+        }
+        if qos == 2 && is_repeat {
+            let what = if before.iter().all(|(member, ..)| *member == who) { "QoS 2 doubled" } else { "QoS 2 moved" };
+            self.breach(what, format!("{about} came to {who} after {before:?}"));
+        }
+        if ordered && number < latest && !is_repeat {
+            self.breach("out of order", format!("{about} came to {who} for the first time after number {latest}"));
+        }
+    }
+
+    /// What was acknowledged and has reached nobody.
+    pub fn missing(&self) -> Vec<(usize, u32)> {
+        let of = |(at, stream): (usize, &Stream)| {
+            let lost = |fate: &Fate| fate.acknowledged && fate.members.is_empty();
+            let numbers = stream.fates.iter().enumerate().filter(move |(_, fate)| lost(fate));
+            numbers.map(|(number, _)| (at, number as u32 + 1)).collect::<Vec<_>>()
+        };
+        self.streams.iter().enumerate().flat_map(of).collect()
+    }
+
+    pub fn close(&mut self) {
+        for (stream, number) in self.missing() {
+            let it = &self.streams[stream];
+            let story = format!("<{stream}#{number}> on {} at QoS {} reached no member", it.topic, it.qos);
+            self.breach("lost", story);
+        }
+    }
+}

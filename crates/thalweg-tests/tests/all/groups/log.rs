@@ -1,0 +1,83 @@
+//! Who got what, in the order in which it was taken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use super::PATIENCE;
+
+/// A message as a member got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub who: String,
+    pub number: u32,
+    /// DUP, or redelivered.
+    pub again: bool,
+}
+
+/// Written by all members, read by the test.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<(Mutex<Entries>, Condvar)>);
+
+#[derive(Debug, Default)]
+pub struct Entries {
+    pub all: Vec<Taken>,
+    /// All that was taken by somebody who settled it.
+    pub settled: BTreeSet<u32>,
+}
+
+impl Log {
+    pub fn read(&self) -> MutexGuard<'_, Entries> {
+        self.0.0.lock().expect("no holder panics")
+    }
+
+    pub fn taken(&self, who: &str, number: u32, again: bool) {
+        self.read().all.push(Taken { who: who.to_owned(), number, again });
+        self.0.1.notify_all();
+    }
+
+    pub fn settled(&self, number: u32) {
+        self.read().settled.insert(number);
+        self.0.1.notify_all();
+    }
+
+    /// Waits until it is so; false if that takes too long.
+    pub fn wait(&self, is_it: impl Fn(&Entries) -> bool) -> bool {
+        let waiting = |entries: &mut Entries| !is_it(entries);
+        let (_entries, waited) = self.0.1.wait_timeout_while(self.read(), PATIENCE, waiting).expect("no holder panics");
+        !waited.timed_out()
+    }
+
+    /// Waits until somebody has settled each of the first so many.
+    pub fn wait_for_all(&self, count: u32) {
+        let all_settled = self.wait(|entries| entries.settled.range(1..=count).count() == count as usize);
+        let entries = self.read();
+        let missing: Vec<u32> = (1..=count).filter(|number| !entries.settled.contains(number)).collect();
+        assert!(all_settled, "of {count} these were settled by nobody: {missing:?}; {:?}", entries.shares());
+    }
+}
+
+impl Entries {
+    /// How many each got.
+    pub fn shares(&self) -> BTreeMap<&str, usize> {
+        let mut shares = BTreeMap::new();
+        for taken in &self.all {
+            *shares.entry(taken.who.as_str()).or_default() += 1;
+        }
+        shares
+    }
+
+    pub fn share(&self, who: &str) -> usize {
+        self.shares().get(who).copied().unwrap_or(0)
+    }
+
+    /// Those that came as a repeat.
+    pub fn repeats(&self) -> impl Iterator<Item = &Taken> {
+        self.all.iter().filter(|taken| taken.again)
+    }
+
+    /// Those that came twice, the second time without being called a repeat.
+    pub fn unflagged(&self) -> Vec<&Taken> {
+        let mut seen = BTreeSet::new();
+        self.all.iter().filter(|taken| !seen.insert(taken.number) && !taken.again).collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! The server's end of TLS: its certificate with its reload, and what it asks of clients.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::version::TLS13;
+use rustls::{Connection, ServerConfig, ServerConnection, SupportedProtocolVersion};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use super::TransportFault;
+use super::tls::{NameFrom, TlsFault, TlsLayer, provider, read, read_authorities, read_certificates, read_key, words};
+
+/// Whether clients have to show a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    #[default]
+    None,
+    /// They are asked; one that shows a certificate which is not trusted is refused, one without is not.
+    Optional,
+    /// No certificate, no connection.
+    Required,
+}
+
+/// The oldest version that a TLS listener speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsOldest {
+    /// TLS 1.2 (RFC 5246).
+    #[default]
+    V12,
+    /// TLS 1.3 (RFC 8446).
+    V13,
+}
+
+/// Where a TLS listener finds its certificate and what it asks of clients. All files are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, followed by the intermediates.
+    pub certificate: PathBuf,
+    /// Its private key: PKCS#8, PKCS#1 or SEC1.
+    pub key: PathBuf,
+    /// The authorities that client certificates are checked against; needed unless `client_certificates` is `None`.
+    pub client_ca: Option<PathBuf>,
+    /// Revocation lists for client certificates.
+    pub client_crl: Option<PathBuf>,
+    /// Whether clients have to show a certificate.
+    pub client_certificates: ClientCertificates,
+    /// Which part of it becomes the client's name.
+    pub name_from: NameFrom,
+    /// The oldest version that is spoken.
+    pub oldest: TlsOldest,
+}
+
+/// Makes the server's end of TLS connections, and takes a new certificate without dropping any.
+pub struct TlsAcceptor {
+    files: TlsFiles,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl TlsAcceptor {
+    /// Reads the files.
+    pub fn new(files: TlsFiles) -> Result<TlsAcceptor, TlsFault> {
+        let config = RwLock::new(Arc::new(server_config(&files)?));
+        Ok(TlsAcceptor { files, config })
+    }
+
+    /// Reads the files again. New connections get what is in them now, established ones stay as they are. When a file
+    /// is not as it must be, everything stays as it was.
+    ///
+    /// Sessions of before are not resumed: a client that the new authorities do not trust must not come back with a
+    /// ticket of the old ones.
+    pub fn reload(&self) -> Result<(), TlsFault> {
+        let config = Arc::new(server_config(&self.files)?);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    /// The files that [`reload`](Self::reload) reads.
+    pub fn files(&self) -> &TlsFiles {
+        &self.files
+    }
+
+    /// The server's end of one new connection.
+    pub fn accept(&self) -> Result<TlsLayer, TransportFault> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let connection = ServerConnection::new(config).map_err(|error| TransportFault::Tls(words(&error)))?;
+        Ok(TlsLayer::new(Connection::Server(connection), Some(self.files.name_from)))
+    }
+}
+
+/// Names the files and nothing of what is in them.
+impl fmt::Debug for TlsAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsAcceptor").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+fn server_config(files: &TlsFiles) -> Result<ServerConfig, TlsFault> {
+    let chain = read_certificates(&files.certificate)?;
+    let key = read_key(&files.key)?;
+    let versions: &[&SupportedProtocolVersion] = match files.oldest {
+        TlsOldest::V12 => rustls::ALL_VERSIONS,
+        TlsOldest::V13 => &[&TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(versions)
+        .map_err(|error| TlsFault::Setup(error.to_string()))?;
+    let builder = match client_verifier(files)? {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            TlsFault::KeyMismatch { key: files.key.clone(), certificate: files.certificate.clone() }
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            TlsFault::Unusable { file: files.certificate.clone(), reason: error.to_string() }
+        }
+        other => TlsFault::Unusable { file: files.key.clone(), reason: other.to_string() },
+    })?;
+    config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| TlsFault::Setup(error.to_string()))?;
+    Ok(config)
+}
+
+/// What judges the certificates of clients; none when they are not asked for any.
+pub fn client_verifier(files: &TlsFiles) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsFault> {
+    let authority = match (files.client_certificates, &files.client_ca) {
+        (ClientCertificates::None, _) => return Ok(None),
+        (_, None) => return Err(TlsFault::NoAuthority),
+        (_, Some(authority)) => authority,
+    };
+    let roots = Arc::new(read_authorities(authority)?);
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+    if let Some(revoked) = &files.client_crl {
+        verifier = verifier.with_crls(read_revocations(revoked)?);
+    }
+    if files.client_certificates == ClientCertificates::Optional {
+        verifier = verifier.allow_unauthenticated();
+    }
+    verifier.build().map(Some).map_err(|error| TlsFault::Setup(error.to_string()))
+}
+
+fn read_revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFault> {
+    let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(&read(file)?)
+        .collect::<Result<_, _>>()
+        .map_err(|error| TlsFault::Unusable { file: file.into(), reason: error.to_string() })?;
+    if lists.is_empty() { Err(TlsFault::Nothing { file: file.into(), wanted: "revocation list" }) } else { Ok(lists) }
+}
+
+/// The name in a certificate, as a listener wants it; none if it has none of that kind.
+pub fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let common = || certificate.subject().iter_common_name().find_map(|name| name.as_str().ok()).map(str::to_owned);
+    let alternative = || {
+        let alternatives = certificate.subject_alternative_name().ok()??;
+        alternatives.value.general_names.iter().find_map(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
+                Some((*name).to_owned())
+            }
+            _ => None,
+        })
+    };
+    let name = match name_from {
+        NameFrom::Either => common().filter(|name| !name.is_empty()).or_else(alternative),
+        NameFrom::CommonName => common(),
+        NameFrom::AlternativeName => alternative(),
+        NameFrom::Nowhere => None,
+    };
+    name.filter(|name| !name.is_empty())
+}

@@ -1,0 +1,100 @@
+//! The client alone; against our server it is tested there, and against the running broker by `thalweg-tests`.
+
+use thalweg_wire::{Reader, Span, Time};
+
+use super::DtlsClient;
+use super::message::{self, Piece};
+use super::record::{Record, VERSION_1_2, content, write_header};
+
+fn client() -> DtlsClient {
+    DtlsClient::new(b"sensor-1", b"secret", Time::from_secs(100)).expect("a legal key")
+}
+
+/// The hello in a datagram: its sequence, and its body.
+fn hello(datagram: &[u8]) -> (u16, Vec<u8>) {
+    let record = Record::take(&mut Reader::new(datagram)).expect("a record");
+    assert_eq!((record.content, record.epoch), (content::HANDSHAKE, 0));
+    let piece = Piece::take(&mut Reader::new(record.fragment)).expect("a message");
+    assert!(piece.kind == message::CLIENT_HELLO && piece.is_whole());
+    (piece.sequence, piece.bytes.to_vec())
+}
+
+fn handshake(kind: u8, sequence: u16, body: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    message::write_header(&mut text, kind, body.len(), sequence, 0, body.len());
+    text.extend_from_slice(body);
+    let mut datagram = Vec::new();
+    write_header(&mut datagram, content::HANDSHAKE, VERSION_1_2, 0, u64::from(sequence), text.len());
+    datagram.extend_from_slice(&text);
+    datagram
+}
+
+#[test]
+fn what_is_not_answered_is_said_again_after_longer_and_longer_waits() {
+    let mut client = client();
+    let first = hello(&client.take_datagram().expect("a hello"));
+    let mut now = Time::from_secs(100);
+    for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
+        assert_eq!(client.poll_timeout(), now + Span::from_secs(wait));
+        now = client.poll_timeout();
+        client.handle_timeout(now);
+        assert_eq!(hello(&client.take_datagram().expect("again")), first);
+        assert_eq!(client.take_datagram(), None);
+    }
+}
+
+#[test]
+fn a_cookie_is_brought_back_once_with_the_same_random() {
+    let mut client = client();
+    let (sequence, first) = hello(&client.take_datagram().expect("a hello"));
+    assert_eq!(sequence, 0);
+    let ask = handshake(message::HELLO_VERIFY_REQUEST, 0, &[0xfe, 0xfd, 3, 7, 8, 9]);
+    for _ in 0..2 {
+        client
+            .handle_datagram(&ask, Time::from_secs(100), &mut |_| unreachable!("nothing is said yet"))
+            .expect("legal");
+    }
+    let (sequence, second) = hello(&client.take_datagram().expect("a hello with the cookie"));
+    assert_eq!(sequence, 1);
+    assert_eq!((&second[..34], &second[34..39]), (&first[..34], &[0, 3, 7, 8, 9][..]));
+    assert_eq!(client.take_datagram(), None);
+}
+
+#[test]
+fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
+    let hello_done = handshake(message::SERVER_HELLO_DONE, 0, &[]);
+    let mut server_hello = vec![0xfe, 0xfd];
+    server_hello.extend_from_slice(&[7; 32]);
+    server_hello.extend_from_slice(&[0, 0xc0, 0xa8, 0, 0, 4, 0, 23, 0, 0]);
+    let good = handshake(message::SERVER_HELLO, 0, &server_hello);
+    let early = handshake(message::FINISHED, 0, &[0; 12]);
+    assert!(client().handle_datagram(&hello_done, Time::ZERO, &mut |_| {}).is_err());
+    assert!(client().handle_datagram(&good, Time::ZERO, &mut |_| {}).is_ok());
+    // Finished is taken only when it comes protected.
+    assert!(client().handle_datagram(&early, Time::ZERO, &mut |_| {}).is_ok());
+    for whole in [&hello_done, &good, &early] {
+        for at in 0..whole.len() {
+            let _ = client().handle_datagram(&whole[..at], Time::ZERO, &mut |_| {});
+            for bit in 0..8 {
+                let mut bent = whole.clone();
+                bent[at] ^= 1 << bit;
+                let mut client = client();
+                let _ = client.handle_datagram(&bent, Time::ZERO, &mut |_| panic!("nothing is open"));
+                assert!(!client.is_open());
+            }
+        }
+    }
+    // An alert that nobody signed ends an unfinished handshake with words that help.
+    let mut alert = Vec::new();
+    write_header(&mut alert, content::ALERT, VERSION_1_2, 0, 1, 2);
+    alert.extend_from_slice(&[2, 51]);
+    let words = client().handle_datagram(&alert, Time::ZERO, &mut |_| {}).expect_err("fatal").to_string();
+    assert!(words.contains("is the key right?"), "{words}");
+}
+
+#[test]
+fn keys_and_identities_have_limits() {
+    for (identity, key) in [(&[b'x'; 129][..], &b"k"[..]), (b"a", b""), (b"a", &[0; 65])] {
+        assert!(DtlsClient::new(identity, key, Time::ZERO).is_err());
+    }
+}
