@@ -78,6 +78,7 @@ pub struct ClientBuilder {
     pub(crate) constraints: Constraints,
     pub(crate) calibration: Option<Calibration>,
     pub(crate) buffer: BufferSettings,
+    pub(crate) receive_bytes_max: Option<usize>,
     pub(crate) backoff: (Duration, Duration),
     pub(crate) connect_timeout: Duration,
     pub(crate) batch: BatchSettings,
@@ -106,6 +107,7 @@ impl Default for ClientBuilder {
             constraints: Constraints::default(),
             calibration: None,
             buffer: BufferSettings::default(),
+            receive_bytes_max: None,
             backoff: (Duration::from_millis(200), Duration::from_secs(30)),
             connect_timeout: Duration::from_secs(10),
             batch: BatchSettings::Off,
@@ -236,6 +238,14 @@ impl ClientBuilder {
         self
     }
 
+    /// What a subscription holds of messages that were received and not yet taken, in bytes of memory: above it, what was
+    /// sent at most once is dropped and counted. Default 4 MiB.
+    #[must_use]
+    pub fn receive_buffer(mut self, bytes_max: usize) -> Self {
+        self.receive_bytes_max = Some(bytes_max);
+        self
+    }
+
     /// The first and the longest wait before a lost connection is made again; each is jittered. Default 200 ms and 30 s.
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
@@ -276,16 +286,18 @@ impl ClientBuilder {
 
     /// What the engine is to be.
     pub(crate) fn engine_settings(&self) -> EngineSettings {
+        let defaults = EngineSettings::new(self.opening.clone());
         EngineSettings {
             bytes_max: self.buffer.bytes_max,
             messages_max: self.buffer.messages_max,
             overflow: self.buffer.overflow,
+            receive_bytes_max: self.receive_bytes_max.unwrap_or(defaults.receive_bytes_max),
             connect_timeout: span_of(self.connect_timeout),
             backoff_min: span_of(self.backoff.0),
             backoff_max: span_of(self.backoff.1),
             batch: self.batch,
             throttle: self.throttle,
-            ..EngineSettings::new(self.opening.clone())
+            ..defaults
         }
     }
 }

@@ -292,6 +292,7 @@ pub fn client(job: &Job, leg: &Leg, at: std::net::SocketAddr, role: &str, number
         .mqtt_version(if leg.version == 5 { 5 } else { 4 })
         // A keep-alive in the middle of a trial would be counted among its bytes.
         .keep_alive(KEEP_ALIVE)
+        .receive_buffer(RECEIVE_BUFFER)
         .seed(job.seed.wrapping_add(u64::from(number)));
     if let Some((user, password)) = &job.login {
         builder = builder.credentials(user.clone(), password.clone());
@@ -406,5 +407,7 @@ const WAIT_FOR: usize = 16;
 /// Messages of one subscription before the next one has its turn.
 const AT_ONCE: usize = 256;
 const FILTERS_AT_ONCE: usize = 100;
+/// Bytes a subscription may hold untaken: a flood that its taker is late for is counted late, not thrown away by our client.
+const RECEIVE_BUFFER: usize = 256 << 20;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(1800);

@@ -16,6 +16,11 @@ use crate::crash::luck::Luck;
 
 const QUEUE: &str = "jobs";
 
+/// A queue from which nobody takes before publishing has ended, so that at each kill something is waiting: how fast takers
+/// are does not decide whether a broker that forgets is found out.
+const LATER: &str = "later";
+const INTO_LATER: f64 = 0.05;
+
 /// Between two publishes of one client, so that many clients meet in one commit and not one client in each.
 const PAUSE: (f64, f64) = (0.0, 0.008);
 
@@ -46,6 +51,7 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
     let body = payload(mark, size);
     let levels: Vec<&str> = name.split('/').collect();
     let (code, path) = match way {
+        Way::Queue if luck.chance(INTO_LATER) => (Code::POST, vec!["q", LATER]),
         Way::Queue => (Code::POST, vec!["q", QUEUE]),
         Way::Kept | Way::Loose => (Code::PUT, [&["ps", "data"], &levels[..]].concat()),
     };
@@ -66,25 +72,30 @@ fn put(world: &World, peer: &mut Peer, stream: usize, luck: &mut Luck) -> bool {
     is_fine
 }
 
-/// Takes from the queue until all is over; publishes into it now and then, on its own stream: the answer to that says that
-/// what was acknowledged before is settled for good.
+/// Takes from the queue until all is over, and at the end from the other one, too; publishes now and then, on its own stream:
+/// the answer to that says that what was acknowledged before is settled for good.
 pub fn take(world: &World, own: usize, mut luck: Luck) {
     let mut peer = Peer::hasty(world.coap, luck.next());
     let mut taken: Vec<Mark> = Vec::new();
     let mut since = world.life();
+    let mut is_jobs_turn = true;
     while !world.is_over() {
         let began = world.life();
         if began != since {
             (taken, since) = (Vec::new(), began);
         }
-        let answer = peer.ask(&Ask::of(Code::GET, &["q", QUEUE], &[]));
+        let queue = if is_jobs_turn { QUEUE } else { LATER };
+        let answer = peer.ask(&Ask::of(Code::GET, &["q", queue], &[]));
         let ended = world.life();
         match answer {
             Some(Answer { code: Code::CONTENT, payload, .. }) => {
                 let mark = world.book().take(&payload, ended);
                 taken.extend(mark.filter(|_| began == ended));
             }
-            Some(Answer { code: Code::NOT_FOUND, .. }) => std::thread::sleep(Duration::from_millis(10)),
+            Some(Answer { code: Code::NOT_FOUND, .. }) => {
+                is_jobs_turn = !(is_jobs_turn && world.is_at_rest());
+                std::thread::sleep(Duration::from_millis(10));
+            }
             // The other blocks were with a broker that is no more: the message is in the queue again.
             Some(Answer { code: Code::REQUEST_ENTITY_INCOMPLETE, .. }) if began != ended => {}
             Some(answer) => {
