@@ -33,6 +33,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 pub(crate) use native::cache;
 pub use native::{dds_peer, zmq_peer};
 pub use system::System;
+pub(crate) use system::found;
 
 use crate::cell::{Cell, Protocol};
 use crate::net::space::Space;

@@ -23,7 +23,8 @@ pub struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// Install what is missing: brokers by apt-get (as root), stock client libraries by pip into a folder of their own
+    /// Install what is missing: brokers and what networks are made with by apt-get (as root), stock client libraries by pip
+    /// into a folder of their own
     #[arg(long)]
     install: bool,
 }

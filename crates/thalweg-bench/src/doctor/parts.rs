@@ -3,13 +3,19 @@
 use std::io::{self, Write};
 use std::process::Command;
 
-use crate::brokers::{NoBroker, System};
+use crate::brokers::{NoBroker, System, found};
 use crate::drivers::stock;
+use crate::net;
 
-/// Brokers by the system's packages, libraries by pip. What does not work is told, and not the end of it.
+/// Brokers and what networks are made with by the system's packages, libraries by pip. What does not work is told, and not
+/// the end of it.
 pub fn install(out: &mut dyn Write) -> io::Result<()> {
     let absent = System::ALL.into_iter().filter(|system| matches!(system.program(), Err(NoBroker::Absent(_))));
-    let commands: Vec<&str> = absent.map(System::install).filter(|line| line.starts_with("apt-get")).collect();
+    let brokers = absent.map(System::install).filter(|line| line.starts_with("apt-get")).map(str::to_owned);
+    let tools = net::PROGRAMS.into_iter().filter(|(program, _)| found(&[program]).is_none());
+    let tools = tools.map(|(_, package)| format!("apt-get install --no-install-recommends {package}"));
+    let mut commands: Vec<String> = tools.chain(brokers).collect();
+    commands.dedup();
     let is_root = rustix::process::geteuid().is_root();
     if !commands.is_empty() && is_root {
         let updated = Command::new("apt-get").args(["update", "-qq"]).status();

@@ -33,4 +33,5 @@ pub mod units;
 
 pub use meter::Wire;
 pub use network::{BROKER_HOST, CLIENT_HOST, Network, Plan};
+pub use tools::PROGRAMS;
 pub use units::Loss;

@@ -31,10 +31,10 @@ pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<String>
     }
 }
 
-fn package_of(program: &str) -> &'static str {
-    match program {
-        "nft" => "Debian has it in the package nftables",
-        "ip" | "tc" => "Debian has it in the package iproute2",
-        _ => "install it",
-    }
+/// What networks are made with: the program, and Debian's package of it.
+pub const PROGRAMS: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
+
+fn package_of(program: &str) -> String {
+    let known = PROGRAMS.iter().find(|(name, _)| *name == program);
+    known.map_or_else(|| "install it".to_owned(), |(_, package)| format!("Debian has it in the package {package}"))
 }
