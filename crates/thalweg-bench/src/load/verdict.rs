@@ -9,6 +9,8 @@ pub struct Evidence {
     pub intended: u64,
     /// Of those, sent.
     pub sent: u64,
+    /// Of those, received by anybody.
+    pub delivered: u64,
     /// Of those that were due, not taken by the driver at once because the broker did not take more.
     pub held_back: u64,
     /// 99th percentile of how late messages were first tried, nanoseconds; none without a schedule.
@@ -36,6 +38,14 @@ pub fn judge(evidence: &Evidence) -> Standing {
     }
     if evidence.emulator_full {
         return Standing::Invalid("the link emulator was at its limit".to_owned());
+    }
+    // With a schedule a broker that delivers nothing is a result. Without one it only says that some queue between here and
+    // there, often the client library's own, was longer than the trial.
+    if evidence.lag_p99.is_none() && evidence.sent > 0 && evidence.delivered == 0 {
+        return Standing::Invalid(format!(
+            "{} messages were sent without a pause, and none of them came in time",
+            evidence.sent
+        ));
     }
     if let Some(lag) = evidence.lag_p99 {
         let limit = evidence.period.map_or(LAG_MAX, |period| LAG_MAX.max((period / 10.0) as u64));
@@ -83,6 +93,7 @@ mod tests {
     const GOOD: Evidence = Evidence {
         intended: 1000,
         sent: 1000,
+        delivered: 1000,
         held_back: 0,
         lag_p99: Some(200_000),
         period: Some(1e6),
@@ -111,6 +122,10 @@ mod tests {
         assert!(matches!(judge(&Evidence { overflow: 1, ..GOOD }), Standing::Invalid(_)));
         assert!(matches!(judge(&Evidence { intended: 0, ..GOOD }), Standing::Invalid(_)));
         assert!(matches!(judge(&Evidence { emulator_full: true, ..GOOD }), Standing::Invalid(_)));
+        let flood = Evidence { lag_p99: None, period: None, ..GOOD };
+        assert_eq!(judge(&Evidence { delivered: 1, ..flood }), Standing::Valid);
+        assert!(matches!(judge(&Evidence { delivered: 0, ..flood }), Standing::Invalid(_)));
+        assert_eq!(judge(&Evidence { delivered: 0, ..GOOD }), Standing::Valid);
     }
 
     /// EXPERIMENTS 4: valid only if achieved/intended >= 0.99, whoever is the cause.

@@ -207,6 +207,7 @@ fn evidence(cell: &Cell, books: &Books, metered: &Metered, seconds: f64, overflo
     Evidence {
         intended: books.sent.intended,
         sent: books.sent.sent,
+        delivered: books.got.delivered,
         held_back: books.sent.held_back,
         lag_p99: (has_schedule && !books.sent.lag.is_empty()).then(|| books.sent.lag.value_at_quantile(0.99)),
         period,
