@@ -13,6 +13,7 @@ mod packages;
 mod program;
 mod python;
 mod report;
+mod supply;
 mod tidy;
 mod workshop;
 
@@ -29,6 +30,7 @@ cargo xtask WORD
   tidy                     the rules of the house: arrows, words, shape of files, links
   fmt                      cargo fmt --check
   lint                     clippy, warnings are errors
+  supply                   licences, bans and sources of dependencies against deny.toml; writes target/thalweg.cdx.json
   unit                     tests of every crate but thalweg-tests
   build                    the broker that integration and interop run
   docs [--bless]           generated documents are up to date
@@ -56,6 +58,7 @@ enum Step {
     Tidy,
     Fmt,
     Lint,
+    Supply,
     Unit,
     Build,
     Docs,
@@ -72,9 +75,10 @@ enum Step {
 
 impl Step {
     /// What `test` runs, cheapest first, so that a slip shows early.
-    const TEST: [Self; 10] = [
+    const TEST: [Self; 11] = [
         Self::Tidy,
         Self::Fmt,
+        Self::Supply,
         Self::Lint,
         Self::Unit,
         Self::Build,
@@ -95,6 +99,7 @@ impl Step {
             Self::Tidy => "tidy",
             Self::Fmt => "fmt",
             Self::Lint => "lint",
+            Self::Supply => "supply",
             Self::Unit => "unit",
             Self::Build => "build",
             Self::Docs => "docs",
@@ -117,6 +122,7 @@ impl Step {
             Self::Lint => {
                 Program::cargo(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]).outcome()
             }
+            Self::Supply => supply::run(),
             Self::Unit => {
                 let unit = ["test", "--workspace", "--exclude", "thalweg-tests", "--no-fail-fast", "--quiet"];
                 Program::cargo(unit).args(&options.filter).outcome_of_tests()
