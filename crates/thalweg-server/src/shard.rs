@@ -6,6 +6,7 @@
 mod commit;
 mod connection;
 mod effects;
+mod linger;
 mod members;
 mod ports;
 mod stream;

@@ -77,6 +77,23 @@ impl Pipe {
     }
 }
 
+/// What is below all filters.
+trait Wire {
+    fn wire(&mut self) -> &mut TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn wire(&mut self) -> &mut TcpStream {
+        self
+    }
+}
+
+impl Wire for Pipe {
+    fn wire(&mut self) -> &mut TcpStream {
+        &mut self.socket
+    }
+}
+
 impl Read for Pipe {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.plain.is_empty() {
@@ -245,6 +262,92 @@ fn a_connection_that_does_not_get_to_its_open_is_closed_in_time() {
     let mut heard = Vec::new();
     stream.read_to_end(&mut heard).expect("an end, not a time limit");
     assert_eq!(heard.get(7..11), Some(&[0, 10, 0, 10][..]), "connection.start");
+}
+
+/// Far more than the server reads at once.
+const BEHIND_CLOSE: usize = 12;
+
+/// AMQP: `connection.close` with much behind it, as a client sends that has not flushed its channels.
+fn close_amqp(stream: impl Read + Write + 'static) {
+    let mut client = Amqp::over(stream, "PLAIN", b"\0guest\0guest", "/", 0);
+    client.call(0, 10, 50, &[0, 200, 0, 0, 0, 0, 0]);
+    for _ in 0..BEHIND_CLOSE {
+        client.send(3, 1, &[0; 100_000]);
+    }
+    client.expect(10, 51);
+    assert_eq!(client.receive(), None, "the server closes after close-ok");
+    // The connection was not reset: an `error` event would be all that some libraries report.
+    client.send(3, 1, &[0]);
+}
+
+/// Sends `last`, which ends the connection, and much behind it; the answer, up to the end of the stream.
+fn answer_to(mut stream: impl Read + Write + Wire, last: &[u8]) -> Vec<u8> {
+    stream.write_all(last).expect("it leaves");
+    for _ in 0..BEHIND_CLOSE {
+        stream.write_all(&[b'\n'; 100_000]).expect("it leaves, whatever the server still wants");
+    }
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the end of the stream, not a reset");
+    stream.wire().write_all(b"\n").expect("the connection is not reset");
+    answer
+}
+
+#[test]
+fn the_answer_to_a_close_arrives_although_the_client_still_sends() {
+    let folder = Folder::new();
+    let authority = Authority::new(&folder);
+    authority.issue(&folder, "server", "the broker");
+    let mut sets = Vec::new();
+    for kind in ["mqtt", "amqp", "stomp"] {
+        for transport in ["tcp", "tls", "ws"].iter().filter(|transport| (kind, **transport) != ("amqp", "ws")) {
+            let name = if *transport == "tcp" { kind.to_owned() } else { format!("{kind}-{transport}") };
+            let keys = [("kind", kind), ("transport", transport), ("bind", "127.0.0.1:0")];
+            sets.extend(keys.map(|(key, value)| format!("listeners.{name}.{key}={value}")));
+            if *transport == "tls" {
+                sets.push(format!("listeners.{name}.tls.certificate={{folder}}/server.pem"));
+                sets.push(format!("listeners.{name}.tls.key={{folder}}/server.key"));
+            }
+        }
+    }
+    let server = start(&folder, &sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let tls = |listener: &str| {
+        let ca = Some(folder.0.join("authority.pem"));
+        let files = TlsClientFiles { ca, identity: None, insecure: false };
+        let tls = TlsConnector::new(&files).expect("files").connect("localhost").expect("a name");
+        Pipe::new(tcp(&server, listener), Filtered::stack(Some(tls), None))
+    };
+    let web = |listener: &str, protocol: &str| {
+        let settings = Arc::new(WebSocketSettings::default());
+        let path = if protocol == "mqtt" { "/mqtt" } else { "/ws" };
+        let layer = websocket("localhost", path, protocol, &settings);
+        Pipe::new(tcp(&server, listener), Filtered::stack(None, Some(layer)))
+    };
+
+    close_amqp(tcp(&server, "amqp"));
+    close_amqp(tls("amqp-tls"));
+
+    // A second CONNECT is a protocol error: DISCONNECT with its reason.
+    let connect = b"\x10\x0f\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x02me";
+    let again = [&connect[..], connect].concat();
+    let answers = [
+        answer_to(tcp(&server, "mqtt"), &again),
+        answer_to(tls("mqtt-tls"), &again),
+        answer_to(web("mqtt-ws", "mqtt"), &again),
+    ];
+    for answer in answers {
+        assert!(answer.windows(3).any(|part| matches!(part, [0xE0, _, 0x82])), "{answer:?}");
+    }
+
+    let goodbye = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0DISCONNECT\nreceipt:last\n\n\0";
+    let answers = [
+        answer_to(tcp(&server, "stomp"), goodbye),
+        answer_to(tls("stomp-tls"), goodbye),
+        answer_to(web("stomp-ws", "v12.stomp"), goodbye),
+    ];
+    for answer in answers {
+        let answer = String::from_utf8(answer).expect("text");
+        assert!(answer.contains("RECEIPT\nreceipt-id:last\n"), "{answer}");
+    }
 }
 
 /// A certificate authority whose certificate is in `authority.pem`.

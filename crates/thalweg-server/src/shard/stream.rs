@@ -493,7 +493,7 @@ impl Shard {
                 self.fat.push(id);
             }
             if link.closing {
-                return self.close(id);
+                return self.close_gently(id);
             }
         } else {
             link.slim_down(low);

@@ -6,6 +6,7 @@
 
 use super::commit::Commits;
 use super::connection::{Connection, Connections};
+use super::linger::Lingering;
 use super::ports::Ports;
 use super::wheel::{Deadline, Wheel};
 use super::{Mailbox, ToShard};
@@ -75,6 +76,7 @@ pub(crate) struct Shard {
     pub(super) ports: Ports,
     pub(super) door: Door,
     pub(super) wheel: Wheel,
+    pub(super) lingering: Lingering,
     pub(super) ready: Vec<LinkId>,
     pub(super) dirty: Vec<LinkId>,
     pub(super) congested: Vec<LinkId>,
@@ -135,6 +137,7 @@ impl Shard {
             ports: Ports::default(),
             door,
             wheel: Wheel::default(),
+            lingering: Lingering::default(),
             ready: Vec::new(),
             dirty: Vec::new(),
             congested: Vec::new(),
@@ -170,7 +173,7 @@ impl Shard {
         self.counts.turns += 1;
         let was_idle = events.is_empty();
         for event in events.iter() {
-            if event.token() == MAILBOX || self.on_port_event(event) {
+            if event.token() == MAILBOX || self.on_port_event(event) || self.on_linger_event(event.token()) {
                 continue;
             }
             let id = LinkId(event.token().0 as u32);
@@ -245,7 +248,7 @@ impl Shard {
     fn housekeeping_at(&self) -> Time {
         let stalled = if self.stalled.is_empty() { Time::NEVER } else { self.now + self.settings.pace_max };
         let slim = if self.fat.is_empty() { Time::NEVER } else { self.slim_at };
-        stalled.min(slim)
+        stalled.min(slim).min(self.lingering.next())
     }
 
     fn take_mail(&mut self) {
@@ -492,6 +495,7 @@ impl Shard {
             }
         }
         self.fire_ports();
+        self.fire_lingering();
         self.give_up_on_stalled();
         if now >= self.slim_at {
             self.slim_at = now + SLIM_EVERY;
@@ -520,9 +524,24 @@ impl Shard {
         self.flush(id);
     }
 
-    /// Ends a connection now.
+    /// Ends a connection now. What the peer has not read of our output may be lost.
     pub(super) fn close(&mut self, id: LinkId) {
-        let Some(mut connection) = self.connections.remove(id) else { return };
+        if let Some(connection) = self.take_out(id) {
+            let _ = connection.socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Ends a connection whose output has left, and lets the peer read it: see [`linger`](super::linger).
+    pub(super) fn close_gently(&mut self, id: LinkId) {
+        if let Some(connection) = self.take_out(id) {
+            let Connection { socket, serial, _slot: slot, .. } = *connection;
+            self.linger(serial, socket, slot);
+        }
+    }
+
+    /// Ends a connection but for its socket, which is registered no longer.
+    fn take_out(&mut self, id: LinkId) -> Option<Box<Connection>> {
+        let mut connection = self.connections.remove(id)?;
         if let Transport::Filtered(filtered) = &mut connection.transport {
             let mut last = Vec::new();
             filtered.close(&mut last);
@@ -530,7 +549,6 @@ impl Shard {
             let _ = io::Write::write(&mut connection.socket, &last);
         }
         let _ = self.poll.registry().deregister(&mut connection.socket);
-        let _ = connection.socket.shutdown(std::net::Shutdown::Both);
         let waiters = std::mem::take(&mut connection.waiters);
         self.door.forget(id, connection.serial);
         if connection.front_due.is_some()
@@ -538,9 +556,9 @@ impl Shard {
         {
             self.ports.end(counts);
         }
-        drop(connection);
         self.links.close(id, &mut self.kernel, self.now);
         self.resume_all(waiters);
+        Some(connection)
     }
 
     fn say_good_bye(&mut self) {
@@ -551,6 +569,7 @@ impl Shard {
             self.close(id);
         }
         self.close_ports();
+        self.discard_all();
         // What follows from the ends of all links; the committer writes it before it ends.
         self.carry_out();
         self.close_batch();

@@ -108,6 +108,13 @@ const verbs = {
     channel.nack({ fields: { deliveryTag: command.delivery } }, command.multiple ?? false, command.requeue ?? true);
   },
 
+  // All in one tick: what the library flushes later stands behind connection.close.
+  async publish_and_close(command) {
+    const { connection, channel } = peers.get(command.peer);
+    for (let sent = 0; sent < command.count; sent++) channel.sendToQueue(command.queue, bytes(command.payload));
+    await connection.close();
+  },
+
   async disconnect(command) {
     await peers.get(command.peer).connection.close();
   },

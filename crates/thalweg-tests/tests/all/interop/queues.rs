@@ -33,7 +33,8 @@ libraries! {
         prefetch_bounds_what_comes consumers_hear_of_their_queues_end heartbeats_keep_idle_connections headers_of_every_type;
     Amqplib as amqplib:
         queues_are_declared_and_errors_have_their_codes unroutable_messages_come_back unsettled_messages_come_again
-        prefetch_bounds_what_comes consumers_hear_of_their_queues_end heartbeats_keep_idle_connections headers_of_every_type;
+        prefetch_bounds_what_comes consumers_hear_of_their_queues_end heartbeats_keep_idle_connections headers_of_every_type
+        close_is_answered_behind_publishes;
     Lapin as lapin:
         queues_are_declared_and_errors_have_their_codes unroutable_messages_come_back unsettled_messages_come_again
         prefetch_bounds_what_comes consumers_hear_of_their_queues_end heartbeats_keep_idle_connections headers_of_every_type;
@@ -111,6 +112,17 @@ fn unsettled_messages_come_again(library: Library) {
         let event = second.message();
         assert_eq!((payload(&event), &event["redelivered"]), (wanted, &json!(true)));
         second.tell("ack", json!({ "delivery": event["delivery"] }));
+    }
+}
+
+fn close_is_answered_behind_publishes(library: Library) {
+    let Some(broker) = broker() else { return };
+    for _ in 0..20 {
+        let agent = amqp(&broker, library);
+        agent.tell("declare", json!({ "queue": "q" }));
+        agent.tell("publish_and_close", json!({ "queue": "q", "payload": "61", "count": 2 }));
+        let closed = agent.event("closed");
+        assert!(closed["text"].is_null(), "an error came instead of close-ok: {closed}");
     }
 }
 
