@@ -9,7 +9,7 @@ use crate::lobby::{LobbySettings, Route};
 use crate::transport::dtls::{DtlsAcceptor, DtlsFault, DtlsFiles, DtlsLimits};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
-use crate::transport::websocket::WebSocketSettings;
+use crate::transport::websocket::{OriginRule, WebSocketSettings};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -516,8 +516,14 @@ pub(crate) fn listener_spec(config: &Config, name: &str, listener: &config::List
 }
 
 fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocketSettings {
-    let defaults =
-        WebSocketSettings { paths: vec![listener.websocket_path().into(), "/".into()], ..Default::default() };
+    let defaults = WebSocketSettings {
+        paths: vec![listener.websocket_path().into(), "/".into()],
+        origins: OriginRule {
+            origins: listener.websocket.origins.clone(),
+            local_hosts_only: listener.is_local() && listener.admits_anonymous(),
+        },
+        ..Default::default()
+    };
     let largest = config.packet_bytes_max(listener);
     match listener.kind {
         config::ListenerKind::Stomp => {
@@ -559,7 +565,7 @@ fn proxy_rule(listener: &config::Listener) -> Option<ProxyRule> {
         config::ProxyProtocol::V2 => ProxyVersions::V2,
         config::ProxyProtocol::Any => ProxyVersions::Any,
     };
-    Some(ProxyRule { versions, trusted: listener.proxy_trusted.clone() })
+    Some(ProxyRule { versions, trusted: listener.proxy_trusted.clone(), takes_identity: listener.proxy_identity })
 }
 
 fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, String> {

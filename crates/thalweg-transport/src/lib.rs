@@ -24,6 +24,8 @@ mod connector;
 pub mod dtls;
 #[cfg(feature = "websocket")]
 mod frames;
+#[cfg(feature = "websocket")]
+mod origin;
 pub mod proxy;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 pub struct ProxyRule {
     /// The versions it takes.
     pub versions: ProxyVersions,
-    /// Addresses that may send a header; empty is everybody. Whoever may send one can claim any address and any
-    /// client certificate, so a listener that others can reach should name its balancers here.
+    /// Addresses that may send a header: whoever may send one can claim any address.
     pub trusted: Vec<IpAddr>,
+    /// Whether the name of the client certificate in a header is the user.
+    pub takes_identity: bool,
 }
 
 /// Versions of the header, told apart by their first bytes.
@@ -29,7 +30,9 @@ pub enum ProxyVersions {
 impl ProxyRule {
     /// True if `peer` may send a header. A unix socket has no address: there the file's mode decides.
     pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
-        self.trusted.is_empty() || peer.is_none_or(|peer| self.trusted.contains(&peer))
+        // An IPv4 peer of a socket that listens on `[::]` has a mapped IPv6 address.
+        let trusts = |peer: IpAddr| self.trusted.iter().any(|trusted| trusted.to_canonical() == peer.to_canonical());
+        peer.is_none_or(trusts)
     }
 
     /// Parses a header at the start of `received`, if it is of a version that this listener takes.
@@ -411,7 +414,8 @@ mod tests {
     fn a_rule_takes_its_version_only_and_trusts_whom_it_names() {
         let text = b"PROXY UNKNOWN\r\n".to_vec();
         let binary = v2(0x20, 0, b"");
-        let rule = |versions| ProxyRule { versions, trusted: vec!["192.0.2.1".parse().unwrap()] };
+        let trusted = vec!["192.0.2.1".parse().unwrap()];
+        let rule = |versions| ProxyRule { versions, trusted: trusted.clone(), takes_identity: false };
         for (versions, taken, other) in [(ProxyVersions::V1, &text, &binary), (ProxyVersions::V2, &binary, &text)] {
             assert!(matches!(rule(versions).parse(taken), Ok(ProxyHeader::Done(_))));
             assert_eq!(rule(versions).parse(other), Err(ProxyFault::OtherVersion));
@@ -420,7 +424,8 @@ mod tests {
         let rule = rule(ProxyVersions::Any);
         assert!(rule.trusts(Some("192.0.2.1".parse().unwrap())) && rule.trusts(None));
         assert!(!rule.trusts(Some("192.0.2.2".parse().unwrap())));
-        assert!(ProxyRule::default().trusts(Some("192.0.2.2".parse().unwrap())));
+        assert!(rule.trusts(Some("::ffff:192.0.2.1".parse().unwrap())));
+        assert!(!ProxyRule::default().trusts(Some("192.0.2.2".parse().unwrap())), "nobody is listed");
     }
 
     #[test]

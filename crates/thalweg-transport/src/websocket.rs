@@ -12,6 +12,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::TransportFault;
 use super::frames::{BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame, write_messages};
+pub use super::origin::OriginRule;
 
 /// What a WebSocket listener asks of its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct WebSocketSettings {
     pub allows_text: bool,
     /// Whether each WebSocket message is a message of CoAP; otherwise they are parts of a stream of bytes.
     pub carries_coap: bool,
+    /// Which web pages may connect; others get 403.
+    pub origins: OriginRule,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
     pub request_bytes_max: usize,
     /// Largest payload of one frame, in bytes; beyond it the connection closes with 1009.
@@ -46,6 +49,7 @@ impl Default for WebSocketSettings {
             sub_protocol_optional: false,
             allows_text: false,
             carries_coap: false,
+            origins: OriginRule::default(),
             request_bytes_max: 8 * 1024,
             frame_bytes_max: 16 * 1024 * 1024,
             message_bytes_max: 16 * 1024 * 1024,
@@ -298,6 +302,7 @@ fn judge_request(settings: &WebSocketSettings, received: &[u8]) -> Result<Option
         let words = format!("no WebSocket at this path; there is one at {}", settings.paths.join(", "));
         return Err(refuse(404, "Not Found", &words));
     }
+    settings.origins.judge(request.headers()).map_err(|words| refuse(403, "Forbidden", words))?;
     let mut response = create_response(&request)
         .map_err(|error| refuse(400, "Bad Request", &format!("not a valid WebSocket upgrade: {error}")))?;
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());

@@ -189,6 +189,7 @@ impl Listener {
             fsync: None,
             proxy_protocol: ProxyProtocol::Off,
             proxy_trusted: Vec::new(),
+            proxy_identity: false,
             tls: Tls {
                 certificate: None,
                 key: None,
@@ -199,7 +200,7 @@ impl Listener {
                 minimum_version: TlsVersion::V12,
                 psk_file: None,
             },
-            websocket: WebSocket { path: String::new() },
+            websocket: WebSocket { path: String::new(), origins: Vec::new() },
             tcp_keep_alive: None,
             backlog: 0,
             unix_mode: 0,

@@ -64,10 +64,27 @@ impl Checks<'_> {
         if listener.transport.is_datagrams() {
             self.datagrams(name, listener);
         }
+        self.proxy(name, listener);
         let path = format!("listeners.{name}.websocket.path");
         if !listener.websocket_path().starts_with('/') {
             let what = format!("{path} is \"{}\", which does not begin with a slash", listener.websocket.path);
             self.report(&[path], what, format!("Write \"/{}\"", listener.websocket.path));
+        }
+    }
+
+    fn proxy(&mut self, name: &str, listener: &Listener) {
+        let key = |last: &str| format!("listeners.{name}.{last}");
+        let (protocol, trusted, identity) = (key("proxy_protocol"), key("proxy_trusted"), key("proxy_identity"));
+        let versions = listener.proxy_protocol;
+        if listener.proxy_identity && matches!(versions, ProxyProtocol::Off | ProxyProtocol::V1) {
+            let what = format!("{identity} is true, but {protocol} is {versions}, which tells of no certificate");
+            self.report(&[identity, protocol.clone()], what, format!("Set {protocol} to v2, or remove the other"));
+        }
+        let is_tcp = matches!(listener.bind, Bind::Socket(_)) && !listener.transport.is_datagrams();
+        if versions != ProxyProtocol::Off && is_tcp && listener.proxy_trusted.is_empty() {
+            let what = format!("{protocol} is {versions}, and {trusted} names no proxy whose headers are believed");
+            let mend = format!("Set {trusted} to the addresses of your proxies, such as [\"10.0.0.1\"]");
+            self.report(&[protocol], what, mend);
         }
     }
 
@@ -166,6 +183,11 @@ impl Checks<'_> {
             Some(_) => {
                 format!("{anonymous} is false, and no way to log in is configured, so that nobody could connect")
             }
+            None if listener.bind.is_local() => format!(
+                "listeners.{name}.proxy_protocol is {}, which brings clients of other machines, and no way to log in is \
+                 configured",
+                listener.proxy_protocol
+            ),
             None => format!(
                 "{bind} is {}, which other machines can reach, and no way to log in is configured",
                 listener.bind
@@ -180,7 +202,7 @@ impl Checks<'_> {
             _ => "Set access.password_file or access.jwt.*, or ask for client certificates",
         };
         let mend = format!("{ways}, or let everybody in with {anonymous} = true");
-        self.report(&[anonymous, bind], what, mend);
+        self.report(&[anonymous, bind, format!("listeners.{name}.proxy_protocol")], what, mend);
     }
 
     fn somewhere_to_connect(&mut self) {
@@ -321,9 +343,15 @@ impl Checks<'_> {
 impl Config {
     /// Whether a client of `listener` can prove who it is.
     fn can_log_in(&self, listener: &Listener) -> bool {
+        self.can_have_name(listener) || self.needs_certificate(listener)
+    }
+
+    /// Whether a client of `listener` can be a user with a name.
+    fn can_have_name(&self, listener: &Listener) -> bool {
         let by_certificate = listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
         let by_key = listener.transport == Transport::Dtls && listener.tls.psk_file.is_some();
-        self.takes_passwords(listener) || by_certificate || by_key || self.needs_certificate(listener)
+        let by_proxy = listener.proxy_protocol != ProxyProtocol::Off && listener.proxy_identity;
+        self.takes_passwords(listener) || by_certificate || by_key || by_proxy
     }
 
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
@@ -334,6 +362,36 @@ impl Config {
     /// What is allowed and costs something that its author may not have meant to pay, a sentence each. `config check`
     /// says them, and the start logs them.
     pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.durability_warnings();
+        warnings.extend(self.access_warnings());
+        warnings
+    }
+
+    /// Doors that stand open beside a lock, and rules that can never apply.
+    fn access_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let open = self.enabled_listeners().filter(|(_, listener)| listener.anonymous.is_none() && listener.is_local());
+        let open: Vec<String> = open.map(|(name, _)| format!("listeners.{name}")).collect();
+        if self.has_authentication() && !open.is_empty() {
+            let ways = if self.access.password_file.is_some() { "access.password_file" } else { "access.jwt" };
+            warnings.push(format!(
+                "{ways} is set, and clients without credentials are let in from this machine by {}: set `anonymous` there \
+                 to false, or to true if that is meant",
+                open.join(", ")
+            ));
+        }
+        if self.access.acl_file.is_some() && !self.enabled_listeners().any(|(_, listener)| self.can_have_name(listener))
+        {
+            warnings.push(
+                "access.acl_file is set, and no way to log in is: every client is anonymous whatever user name it sends, \
+                 and `user` lines never apply; set access.password_file or access.jwt.*"
+                    .into(),
+            );
+        }
+        warnings
+    }
+
+    fn durability_warnings(&self) -> Vec<String> {
         let journal = &self.journal;
         if !journal.enabled {
             return vec![NO_JOURNAL.into()];

@@ -80,6 +80,11 @@ pub enum Kind {
         /// Most.
         max: usize,
     },
+    /// Origins of web pages, at most so many.
+    Origins {
+        /// Most.
+        max: usize,
+    },
     /// Permission bits in octal.
     Mode,
 }
@@ -128,7 +133,7 @@ pub enum Value {
     GroupPolicies(Vec<GroupPolicy>),
     /// A [`Kind::Filters`], in order, each once.
     Filters(Vec<Filter>),
-    /// A [`Kind::Prefixes`] or [`Kind::Names`], in order, each once.
+    /// A [`Kind::Prefixes`], [`Kind::Names`] or [`Kind::Origins`], in order, each once.
     Names(Vec<String>),
 }
 
@@ -152,6 +157,7 @@ impl Kind {
             Kind::Filters { max } => self.filters(written, *max).map(Value::Filters),
             Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
             Kind::Names { max } => self.names(written, *max).map(Value::Names),
+            Kind::Origins { max } => self.origins(written, *max).map(Value::Names),
             _ => self.parse_one(written, base),
         }
     }
@@ -223,7 +229,8 @@ impl Kind {
             | Kind::GroupPolicies { .. }
             | Kind::Filters { .. }
             | Kind::Prefixes { .. }
-            | Kind::Names { .. } => Err(self.refuses("one value")),
+            | Kind::Names { .. }
+            | Kind::Origins { .. } => Err(self.refuses("one value")),
         }
     }
 
@@ -279,6 +286,10 @@ impl Kind {
             Kind::Names { max } => {
                 format!("a list of at most {max} names, such as [\"plant\", \"office\"] (or a,b outside the file)")
             }
+            Kind::Origins { max } => format!(
+                "a list of at most {max} origins, such as [\"https://app.example\", \"http://localhost:3000\"], or \
+                 [\"*\"] for every origin (or a,b outside the file)"
+            ),
             Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
         }
     }
@@ -305,6 +316,7 @@ impl Kind {
             Kind::Filters { .. } => "list of topic filters",
             Kind::Prefixes { .. } => "list of topic prefixes",
             Kind::Names { .. } => "list of names",
+            Kind::Origins { .. } => "list of origins",
             Kind::Mode => "octal permissions",
         }
     }
@@ -445,6 +457,27 @@ impl Kind {
         each_once(names)
     }
 
+    /// Origins as browsers write them: scheme and authority, without a path.
+    fn origins(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
+        let origins = self.items(written)?;
+        if origins.len() > max {
+            return Err(fault(format!("has {} origins", origins.len()), format!("Keep at most {max}")));
+        }
+        let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | '?' | '#' | '@' | '*');
+        for origin in &origins {
+            let authority = origin.split_once("://").map(|(_, authority)| authority);
+            let fits = authority.is_some_and(|authority| !authority.is_empty() && authority.chars().all(is_plain));
+            if !fits && origin != "*" && origin != "null" {
+                let what = format!("names \"{}\", which is not an origin", origin.escape_debug());
+                return Err(fault(
+                    what,
+                    "Write scheme, host and port only, such as \"https://app.example:8443\", or \"*\"",
+                ));
+            }
+        }
+        each_once(origins)
+    }
+
     fn address(&self, text: &str) -> Result<IpAddr, Fault> {
         text.parse().map_err(|_| self.refuses(&format!("\"{text}\"")))
     }
@@ -500,6 +533,7 @@ impl Kind {
             Kind::Filters { .. } => "a list of topic filters",
             Kind::Prefixes { .. } => "a list of topic prefixes",
             Kind::Names { .. } => "a list of names",
+            Kind::Origins { .. } => "a list of origins",
             Kind::Mode => "octal permissions",
             _ => self.title(),
         };

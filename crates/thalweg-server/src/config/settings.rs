@@ -101,8 +101,10 @@ pub struct Listener {
     pub fsync: Option<Fsync>,
     /// Whether a PROXY protocol header comes first.
     pub proxy_protocol: ProxyProtocol,
-    /// Peers that may send a PROXY header; empty is every peer.
+    /// Peers that may send a PROXY header. Never empty on an enabled TCP listener with `proxy_protocol`.
     pub proxy_trusted: Vec<IpAddr>,
+    /// Whether the name of the client certificate in a PROXY header is the user.
+    pub proxy_identity: bool,
     /// `tls.*`; meaningful when [`Transport::is_encrypted`].
     pub tls: Tls,
     /// `websocket.*`; meaningful when [`Transport::is_websocket`].
@@ -154,6 +156,8 @@ pub struct Tls {
 pub struct WebSocket {
     /// The HTTP path of the upgrade; empty is the protocol's usual one. See [`Listener::websocket_path`].
     pub path: String,
+    /// Origins of web pages that may connect, beside those of the listener's own host; `*` is every origin.
+    pub origins: Vec<String>,
 }
 
 /// `admin.*`
@@ -604,7 +608,12 @@ impl Journal {
 impl Listener {
     /// Whether peers without credentials are let in: the setting, or only where no stranger can reach us.
     pub fn admits_anonymous(&self) -> bool {
-        self.anonymous.unwrap_or_else(|| self.bind.is_local())
+        self.anonymous.unwrap_or_else(|| self.is_local())
+    }
+
+    /// Whether only this machine can reach the listener. Behind a proxy the clients are elsewhere.
+    pub fn is_local(&self) -> bool {
+        self.bind.is_local() && self.proxy_protocol == ProxyProtocol::Off
     }
 
     /// The HTTP path of the upgrade: the setting, or what clients of the protocol ask for if nobody tells them.
@@ -619,7 +628,7 @@ impl Listener {
 }
 
 impl Bind {
-    /// Whether only this machine can reach the listener.
+    /// Whether it is a loopback address or a Unix socket.
     pub fn is_local(&self) -> bool {
         match self {
             Bind::Socket(address) => address.ip().is_loopback(),

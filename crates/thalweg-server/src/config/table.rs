@@ -5,8 +5,8 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names, Path, Policies, Prefixes,
-    Rate, Size, SizeRate, Socket, Strategy, Text, Word,
+    self, Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names, Origins, Path, Policies,
+    Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
@@ -93,8 +93,8 @@ keys! {
          choose.";
     listener anonymous: Flag, default "local" none "local", NewConnections;
         "Whether clients without user name, token or certificate are let in. `local` lets them in where only this \
-         machine can connect (loopback addresses and Unix sockets); any other listener then needs authentication \
-         configured, or the broker refuses to start. CoAP clients cannot say user name or password: theirs are \
+         machine can connect (loopback addresses and Unix sockets, without `proxy_protocol`); any other listener then needs \
+         authentication configured, or the broker refuses to start. CoAP clients cannot say user name or password: theirs are \
          certificates, and keys for DTLS (`tls.psk_file`).";
     listener connections_max: Count { min: 1, max: 10_000_000 }, default "off" none "off", NewConnections;
         "Most connections at once on this listener, within `limits.connections_max`. When reached, new ones are \
@@ -113,8 +113,12 @@ keys! {
         "Whether each connection opens with a PROXY protocol header that names the client's real address, and in \
          which version. With a value other than `off`, connections without the header are closed.";
     listener proxy_trusted: Addresses, default "", NewConnections;
-        "Addresses of the proxies whose headers are believed; connections from elsewhere are closed. Not set: every \
-         peer is believed, so let only the proxy reach the port.";
+        "Addresses of the proxies whose headers are believed; connections from elsewhere are closed. With \
+         `proxy_protocol` it must name at least one, except on a Unix socket, where `unix_mode` decides who connects.";
+    listener proxy_identity: Flag, default "false", NewConnections;
+        "Whether the common name of the client certificate that the proxy has verified is the user, without a password. \
+         It is in the PROXY header of version 2 (HAProxy: `send-proxy-v2-ssl-cn`). Set it only where nobody but the proxy \
+         can connect from the addresses of `proxy_trusted`.";
     listener tcp_keep_alive: seconds(1, 32_767), default "60s" none "off", Restart;
         "Time without traffic after which the system asks a TCP peer whether it is still there. It finds vanished \
          clients that have no keep-alive and no heartbeat of their own.";
@@ -155,6 +159,11 @@ keys! {
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
          CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
+    listener websocket.origins: Origins { max: 1000 }, default "", NewConnections;
+        "Origins of the web pages that may connect, such as \"https://app.example\", beside pages of the host that the \
+         request itself names; `*` is every origin. Pages of other origins get 403. Requests without `Origin` come from \
+         no web page and are not judged. Where clients without credentials are let in on a loopback address, `Host` must \
+         name this machine, too, or the host of one of these origins.";
 
     broker admin.enabled: Flag, default "true", Restart;
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";

@@ -323,6 +323,18 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
     let tls = "transport = \"tls\"\nbind = \"127.0.0.1:8883\"\n";
     for (text, wanted) in [
         (
+            "[listeners.mqtt]\nanonymous = true\nproxy_protocol = \"any\"".to_owned(),
+            "thalweg.toml:3: listeners.mqtt.proxy_protocol is any, and listeners.mqtt.proxy_trusted names no proxy whose headers are believed. Set listeners.mqtt.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"].",
+        ),
+        (
+            "[listeners.mqtt]\nproxy_trusted = [\"127.0.0.1\"]\nproxy_protocol = \"any\"".to_owned(),
+            "thalweg.toml:3: listeners.mqtt.proxy_protocol is any, which brings clients of other machines, and no way to log in is configured. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
+        ),
+        (
+            "[listeners.mqtt]\nproxy_identity = true".to_owned(),
+            "thalweg.toml:2: listeners.mqtt.proxy_identity is true, but listeners.mqtt.proxy_protocol is off, which tells of no certificate. Set listeners.mqtt.proxy_protocol to v2, or remove the other.",
+        ),
+        (
             "[listeners.mqtt]\nbind = \"0.0.0.0:1883\"".to_owned(),
             "thalweg.toml:2: listeners.mqtt.bind is 0.0.0.0:1883, which other machines can reach, and no way to log in is configured. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
         ),
@@ -501,6 +513,43 @@ fn settings_that_give_up_durability_are_warned_of_where_they_count() {
     );
     let off = warnings(&["journal.enabled=false", "journal.fsync=never"]);
     assert!(matches!(off.as_slice(), [only] if only.starts_with("journal.enabled is false")), "{off:?}");
+}
+
+#[test]
+fn open_doors_beside_a_lock_and_rules_that_cannot_apply_are_warned_of() {
+    let warnings = |sets: &[&str]| load("", &[], sets).expect("valid").0.warnings();
+    let one = |sets: &[&str]| match warnings(sets).as_slice() {
+        [one] => one.clone(),
+        other => panic!("{other:?}"),
+    };
+    let open = one(&["access.password_file=users", "listeners.mqtt.anonymous=false", "listeners.websocket.backlog=9"]);
+    assert!(open.contains("password_file is set") && open.contains("by listeners.websocket:"), "{open}");
+    let both =
+        ["access.jwt.secret_file=secret", "listeners.mqtt.anonymous=false", "listeners.websocket.anonymous=true"];
+    assert_eq!(warnings(&both), [""; 0], "somebody has said so");
+    let rules = one(&["access.acl_file=rules"]);
+    assert!(rules.contains("`user` lines never apply"), "{rules}");
+    let named = [
+        "access.acl_file=rules",
+        "listeners.mqtt.proxy_protocol=v2",
+        "listeners.mqtt.proxy_trusted=10.0.0.1",
+        "listeners.mqtt.proxy_identity=true",
+    ];
+    assert_eq!(warnings(&named), [""; 0]);
+}
+
+#[test]
+fn origins_are_schemes_with_hosts() {
+    let with = |origins: &str| load("", &[], &[&format!("listeners.websocket.websocket.origins={origins}")]);
+    let (config, _) = with("https://b.example:8443,http://[::1]:3000,*,null").expect("valid");
+    assert_eq!(
+        config.listeners["websocket"].websocket.origins,
+        ["*", "http://[::1]:3000", "https://b.example:8443", "null"]
+    );
+    for wrong in ["a.example", "https://", "https://a.example/", "https://*.example", "https://u@a.example"] {
+        let sentences = sentences(with(wrong));
+        assert!(matches!(sentences.as_slice(), [only] if only.contains("not an origin")), "{wrong}: {sentences:?}");
+    }
 }
 
 #[test]
@@ -721,7 +770,7 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
             vec![key.parse(&written, Path::new("")).expect("valid")]
         }
         Kind::Filters { .. } => vec![Value::Filters(vec![Filter::new("a/#").expect("legal")])],
-        Kind::Prefixes { .. } | Kind::Names { .. } => vec![Value::Names(vec!["a".into()])],
+        Kind::Prefixes { .. } | Kind::Names { .. } | Kind::Origins { .. } => vec![Value::Names(vec!["a".into()])],
     };
     candidates.into_iter().find(|candidate| Some(candidate) != current.as_ref())
 }

@@ -161,7 +161,7 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
     let files = server_files(&folder, &authority, ClientCertificates::Required);
     let websocket_settings = Arc::new(WebSocketSettings::default());
     let mut spec = tcp("wss");
-    spec.proxy = Some(ProxyRule::default());
+    spec.proxy = Some(believed());
     spec.tls = Some(Arc::new(TlsAcceptor::new(files).unwrap()));
     spec.websocket = Some(websocket_settings.clone());
     let bench = bench(spec, LobbySettings::default());
@@ -194,9 +194,22 @@ fn proxy_header_tls_and_websocket_are_passed_one_byte_at_a_time() {
     assert_eq!(plain, b"welcome");
 }
 
+/// A rule that takes any header from here.
+fn believed() -> ProxyRule {
+    ProxyRule { trusted: vec!["127.0.0.1".parse().unwrap()], ..ProxyRule::default() }
+}
+
 #[test]
-fn the_certificate_name_of_a_proxy_header_counts_where_tls_ends_before_us() {
-    let bench = bench(ListenerSpec { proxy: Some(ProxyRule::default()), ..tcp("mqtt") }, LobbySettings::default());
+fn the_certificate_name_of_a_proxy_header_counts_only_where_the_listener_takes_it() {
+    for takes_identity in [false, true] {
+        let rule = ProxyRule { takes_identity, ..believed() };
+        let bench = bench(ListenerSpec { proxy: Some(rule), ..tcp("mqtt") }, LobbySettings::default());
+        let name = certificate_name_behind(&bench);
+        assert_eq!(name.as_deref(), takes_identity.then_some("pump-7"));
+    }
+}
+
+fn certificate_name_behind(bench: &Bench) -> Option<Arc<str>> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1d".to_vec();
     header.extend([192, 0, 2, 7, 198, 51, 100, 9, 0xAB, 0xCD, 0x07, 0x5B]);
     header.extend(b"\x20\0\x0e\x03\0\0\0\0\x22\0\x06pump-7");
@@ -204,7 +217,7 @@ fn the_certificate_name_of_a_proxy_header_counts_where_tls_ends_before_us() {
     client.write_all(&[&header, HELLO].concat()).unwrap();
     let (_, arrival) = bench.arrival();
     assert_eq!(arrival.input, HELLO);
-    assert_eq!(arrival.peer.certificate_name.as_deref(), Some("pump-7"));
+    arrival.peer.certificate_name
 }
 
 #[test]
@@ -307,7 +320,7 @@ fn one_address_has_so_many_places_and_behind_a_balancer_the_real_address_counts(
     plain.connect().write_all(HELLO).unwrap();
     plain.arrival();
 
-    let balanced = bench(ListenerSpec { proxy: Some(ProxyRule::default()), ..spec }, LobbySettings::default());
+    let balanced = bench(ListenerSpec { proxy: Some(believed()), ..spec }, LobbySettings::default());
     let say = |source: &str| {
         let mut client = balanced.connect();
         client.write_all(format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n").as_bytes()).unwrap();
@@ -369,13 +382,13 @@ fn faults_of_tls_and_of_the_proxy_header_are_counted_and_end_the_connection() {
     assert_eq!(read_to_end(client).first(), Some(&0x15));
     assert_eq!(tls.counts().failed_tls, 1);
 
-    let proxy = bench(ListenerSpec { proxy: Some(ProxyRule::default()), ..tcp("mqtt") }, LobbySettings::default());
+    let proxy = bench(ListenerSpec { proxy: Some(believed()), ..tcp("mqtt") }, LobbySettings::default());
     let mut client = proxy.connect();
     client.write_all(HELLO).unwrap();
     assert_eq!(read_to_end(client), b"");
     assert_eq!(proxy.counts().failed_proxy, 1);
 
-    let rule = ProxyRule { versions: ProxyVersions::V1, trusted: vec!["192.0.2.1".parse().unwrap()] };
+    let rule = ProxyRule { versions: ProxyVersions::V1, trusted: vec!["192.0.2.1".parse().unwrap()], ..believed() };
     let stranger = bench(ListenerSpec { proxy: Some(rule), ..tcp("mqtt") }, LobbySettings::default());
     let mut client = stranger.connect();
     client.write_all(b"PROXY UNKNOWN\r\n").unwrap();

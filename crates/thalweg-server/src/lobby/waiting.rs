@@ -173,7 +173,7 @@ impl Waiting {
         let rest = self.input.split_off(proxied.consumed.min(self.input.len()));
         self.input.clear();
         self.stage = Stage::ExpectKey;
-        self.certificate_name = proxied.certificate_name.map(Arc::from);
+        self.certificate_name = proxied.certificate_name.filter(|_| rule.takes_identity).map(Arc::from);
         self.local = proxied.destination.or(self.local);
         // `LOCAL` and `UNKNOWN` name nobody: then the balancer's own address stands.
         self.address = proxied.source.or(self.address);

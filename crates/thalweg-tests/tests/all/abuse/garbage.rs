@@ -16,6 +16,8 @@ fn with_every_listener() -> Option<(Victim, Vec<SocketAddr>)> {
         .set("listeners.unix.transport", "unix")
         .set("listeners.proxied.bind", &proxied.to_string())
         .set("listeners.proxied.proxy_protocol", "any")
+        .set("listeners.proxied.proxy_trusted", "127.0.0.1")
+        .set("listeners.proxied.anonymous", "true")
         .set("limits.connect_timeout", "1s");
     let victim = Victim::with(options)?;
     let broker = &victim.broker;

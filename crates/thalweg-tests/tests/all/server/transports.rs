@@ -1,6 +1,7 @@
 //! Every transport, alone and on top of another, and who the peer is through it.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use thalweg_server::transport::client::TlsClientFiles;
 
@@ -128,9 +129,12 @@ fn the_proxy_names_the_client_and_others_are_not_believed() {
     let home = Home::new(&[
         "listeners.proxied.bind=127.0.0.1:0",
         "listeners.proxied.proxy_protocol=any",
+        "listeners.proxied.proxy_trusted=127.0.0.1",
+        "listeners.proxied.anonymous=true",
         "listeners.strict.bind=127.0.0.1:0",
         "listeners.strict.proxy_protocol=v2",
         "listeners.strict.proxy_trusted=192.0.2.1",
+        "listeners.strict.anonymous=true",
     ]);
     let v1 = b"PROXY TCP4 203.0.113.7 203.0.113.1 1234 1883\r\n".to_vec();
     let v2 = [
@@ -165,4 +169,81 @@ fn the_proxy_names_the_client_and_others_are_not_believed() {
     let mut stranger = Talker::tcp(home.address("strict"));
     stranger.send_raw(&v2);
     assert!(stranger.try_connect(&Connect::new(V5, "four")).is_none(), "loopback is not the trusted proxy");
+}
+
+/// The status that an upgrade request gets with these headers beside the usual ones.
+fn upgrade_status(address: SocketAddr, path: &str, protocol: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server accepts");
+    stream.set_read_timeout(Some(super::talker::PATIENCE)).expect("a fresh socket takes options");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\n{headers}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("the request is sent");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).expect("the server answers");
+    String::from_utf8_lossy(&status[9..]).into_owned()
+}
+
+#[test]
+fn web_pages_of_other_hosts_are_refused_on_every_websocket_listener() {
+    let home = Home::new(&[
+        "listeners.ws.bind=127.0.0.1:0",
+        "listeners.ws.transport=ws",
+        "listeners.ws.websocket.origins=https://app.example",
+        "listeners.stomp-ws.bind=127.0.0.1:0",
+        "listeners.stomp-ws.kind=stomp",
+        "listeners.stomp-ws.transport=ws",
+        "listeners.coap-ws.bind=127.0.0.1:0",
+        "listeners.coap-ws.kind=coap",
+        "listeners.coap-ws.transport=ws",
+        "listeners.public.bind=0.0.0.0:0",
+        "listeners.public.anonymous=true",
+        "listeners.public.transport=ws",
+    ]);
+    for (listener, protocol) in [("ws", "mqtt"), ("stomp-ws", "v12.stomp"), ("coap-ws", "coap")] {
+        let status = |headers: &str| {
+            let path = if listener == "coap-ws" { "/.well-known/coap" } else { "/" };
+            upgrade_status(home.address(listener), path, protocol, headers)
+        };
+        assert_eq!(status("Host: localhost:8083\r\n"), "101", "{listener}");
+        assert_eq!(status("Host: 127.0.0.1:8083\r\nOrigin: http://127.0.0.1:3000\r\n"), "101", "{listener}");
+        assert_eq!(status("Host: localhost:8083\r\nOrigin: https://attacker.example\r\n"), "403", "{listener}");
+        let rebound = "Host: attacker.example:8083\r\nOrigin: http://attacker.example:8083\r\n";
+        assert_eq!(status(rebound), "403", "{listener}");
+        let listed = if listener == "ws" { "101" } else { "403" };
+        assert_eq!(status("Host: localhost:8083\r\nOrigin: https://app.example\r\n"), listed, "{listener}");
+    }
+    let public = SocketAddr::from(([127, 0, 0, 1], home.address("public").port()));
+    let status = |headers: &str| upgrade_status(public, "/mqtt", "mqtt", headers);
+    assert_eq!(status("Host: broker.example\r\nOrigin: https://broker.example\r\n"), "101");
+    assert_eq!(status("Host: broker.example\r\nOrigin: https://attacker.example\r\n"), "403");
+}
+
+/// The balancer's header is not the client's word for who it is.
+#[test]
+fn a_certificate_name_in_a_proxy_header_is_no_login_unless_the_listener_takes_it() {
+    let folder = Folder::new();
+    folder.write("users", "");
+    let home = Home::in_folder(
+        folder,
+        &[
+            "access.password_file={folder}/users",
+            "listeners.proxied.bind=127.0.0.1:0",
+            "listeners.proxied.proxy_protocol=v2",
+            "listeners.proxied.proxy_trusted=127.0.0.1",
+            "listeners.certified.bind=127.0.0.1:0",
+            "listeners.certified.proxy_protocol=v2",
+            "listeners.certified.proxy_trusted=127.0.0.1",
+            "listeners.certified.proxy_identity=true",
+        ],
+    );
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1a".to_vec();
+    header.extend([192, 0, 2, 7, 198, 51, 100, 9, 0xAB, 0xCD, 0x07, 0x5B]);
+    header.extend(b"\x20\0\x0b\x03\0\0\0\0\x22\0\x03svc");
+    for (listener, code) in [("proxied", 0x87), ("certified", 0)] {
+        let mut talker = Talker::tcp(home.address(listener));
+        talker.send_raw(&header);
+        assert_eq!(talker.connect(&Connect::new(V5, "a")).code, code, "{listener}");
+    }
 }
