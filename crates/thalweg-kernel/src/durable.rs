@@ -58,12 +58,15 @@ pub(crate) enum Put {
     Done,
 }
 
+/// Under which number of which session an exactly-once message is known until it is released.
+pub(crate) type Held = (u64, u16);
+
 /// What is written of a message.
 pub(crate) struct Written<'a> {
     pub(crate) draft: &'a Draft<'a>,
     pub(crate) publisher: u64,
     pub(crate) is_last_value: bool,
-    pub(crate) held: Option<(u64, u16)>,
+    pub(crate) held: Option<Held>,
 }
 
 impl Kernel {
@@ -163,7 +166,7 @@ impl Kernel {
         safety: Safety,
         fx: &mut E,
     ) {
-        self.messages_written += 1;
+        self.promises += 1;
         let pending = std::mem::take(&mut self.pending_references);
         let references: SmallVec<[Reference<'_>; 4]> = pending
             .iter()

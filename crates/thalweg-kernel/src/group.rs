@@ -6,6 +6,7 @@
 
 use crate::Kernel;
 use crate::balance::{GroupStrategy, LOOK_AHEAD};
+use crate::cause::Cause;
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
 use crate::given_back::{BackId, GivenBack};
@@ -418,31 +419,29 @@ impl Kernel {
         }
     }
 
-    /// One message for one member, wherever it is. Whether it went to another shard.
+    /// One message for one member, wherever it is.
     pub(crate) fn publish_to_group<E: Effects>(
         &mut self,
         index: u32,
         message: &Message,
-        safety: Safety,
-        must_arrive: bool,
+        cause: &Cause,
         now: Time,
         fx: &mut E,
-    ) -> bool {
-        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+    ) {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return };
         if group.owner == self.shard {
-            self.offer(index, message, false, now, fx);
-            return false;
+            return self.offer(index, message, false, now, fx);
         }
         self.ledger.forwarded += 1;
+        self.promises += 1;
         let (owner, key, number, message) = (group.owner, group.key.clone(), group.number, message.clone());
         let mut from = (0, 0);
-        if must_arrive && number != 0 {
+        if cause.must_arrive && number != 0 {
             // On its way it waits in the group's queue here.
             from = (number, self.next_serial());
             self.pending_references.push(Pending::new(number, from.1, message.reliability(), 0));
         }
-        fx.send(owner, ShardMessage::PublishToGroup { key, message, safety, from });
-        true
+        fx.send(owner, ShardMessage::PublishToGroup { key, message, safety: cause.safety, from });
     }
 
     /// Another shard received a message for a group that is owned here.

@@ -22,7 +22,7 @@ use crate::session::{Grants, Meters, Pressure, Session};
 use crate::slab::Slab;
 use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
-use crate::transfer::Destination;
+use crate::transfer::{Destination, LeftInTransfer};
 use crate::watch::Watches;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,6 +51,8 @@ pub struct Kernel {
     pub(crate) pending_safety: Safety,
     /// Where exactly-once messages stand that are under way to other shards, by where they go.
     pub(crate) transfers: Vec<(Destination, u64)>,
+    /// What an earlier run left under way, until all shards know each other's routes.
+    pub(crate) left_in_transfer: VecDeque<LeftInTransfer>,
     /// Sessions whose queues have messages that leave memory once they are written.
     pub(crate) spilling: Vec<SessionId>,
     /// The journal is nearly full: nothing that would have to be kept is taken.
@@ -69,8 +71,12 @@ pub struct Kernel {
     pub(crate) bindings_free: Vec<u32>,
     /// Bindings that compare properties.
     pub(crate) comparing_bindings: usize,
-    /// What queues gave up during this command.
+    /// What queues did not take during this command.
     pub(crate) dead_letters: VecDeque<GivenUp>,
+    /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
+    pub(crate) dead_letters_kept: VecDeque<GivenUp>,
+    /// There are so many of those that only [`Kernel::work`] goes on with them.
+    pub(crate) puts_burial_off: bool,
     /// Queues that have something for groups since this command began.
     pub(crate) queues_to_pump: Vec<u32>,
     /// That is being seen to.
@@ -104,10 +110,8 @@ pub struct Kernel {
     pub(crate) presences: Presences,
     /// Publishers that stamp their messages; only the shard of queues has any.
     pub(crate) publishers: Publishers,
-    /// Messages that were written down, so that it can be seen whether one was.
-    pub(crate) messages_written: u64,
-    /// Whose message is being spread that another shard received; 0 for others.
-    pub(crate) publisher_elsewhere: u64,
+    /// Messages that were written down or sent to other shards, so that it can be seen whether one was.
+    pub(crate) promises: u64,
     pub(crate) pending: Map<u32, PendingSubscribe>,
     pub(crate) question_last: u32,
     pub(crate) timers: Timers,
@@ -148,6 +152,7 @@ impl Kernel {
             pending_references: Vec::new(),
             pending_safety: Safety::Lazy,
             transfers: Vec::new(),
+            left_in_transfer: VecDeque::new(),
             spilling: Vec::new(),
             journal_full: false,
             routes: RouteTable::new(seed),
@@ -162,6 +167,8 @@ impl Kernel {
             bindings_free: Vec::new(),
             comparing_bindings: 0,
             dead_letters: VecDeque::new(),
+            dead_letters_kept: VecDeque::new(),
+            puts_burial_off: false,
             queues_to_pump: Vec::new(),
             is_after_queues: false,
             leaving: Vec::new(),
@@ -181,8 +188,7 @@ impl Kernel {
             taken_last: 0,
             presences: Presences::default(),
             publishers: Publishers::default(),
-            messages_written: 0,
-            publisher_elsewhere: 0,
+            promises: 0,
             pending: Map::default(),
             question_last: 0,
             timers: Timers::default(),

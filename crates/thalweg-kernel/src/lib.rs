@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod balance;
+mod cause;
 mod cell;
 mod disk_queue;
 mod draft;

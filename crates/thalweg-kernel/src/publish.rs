@@ -3,6 +3,7 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::balance::Parcel;
+use crate::cause::Cause;
 use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
@@ -254,8 +255,9 @@ impl Kernel {
         self.ledger.matched += 1;
         self.spread_here(publisher, route, draft, &mut None, now, fx);
         if !self.pending_references.is_empty() {
-            // It waits for sessions that are away.
-            self.write_down(publisher, route, draft, false, false, now, fx);
+            // It waits for sessions that are away; at most once, so nobody waits for that.
+            let cause = self.cause_of(publisher, route, draft);
+            self.write_down(&cause, draft, false, false, now, fx);
         }
         Outcome::Accepted
     }
@@ -271,16 +273,22 @@ impl Kernel {
         fx: &mut E,
     ) -> Outcome {
         let Some(&queue) = route.queues.first() else { return self.spread_fully(publisher, route, draft, now, fx) };
+        let before = self.promises;
         let mut refused = false;
         if !self.pass(queue, publisher, draft, now, fx) {
             let message = self.keep(publisher, draft, &mut None, now);
             refused = self.accept(queue, &message, now, fx);
         }
-        if self.limits.journal {
-            self.write_down(publisher, route, draft, false, false, now, fx);
-        }
         self.ledger.matched += 1;
-        if self.has_queue_work() {
+        if self.limits.journal {
+            let cause = self.cause_of(publisher, route, draft);
+            let has_more = self.has_queue_work();
+            self.write_down(&cause, draft, false, has_more, now, fx);
+            if has_more {
+                self.finish(&cause, draft, now, fx);
+            }
+            self.await_all(&cause, draft.reliability, before, fx);
+        } else if self.has_queue_work() {
             self.after_queues(now, fx);
         }
         if refused { Outcome::Refused } else { Outcome::Accepted }
@@ -295,13 +303,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        self.spread_kept_fully(publisher, route, draft, None, now, fx)
+        let cause = self.cause_of(publisher, route, draft);
+        self.spread_caused(&cause, route, draft, None, now, fx)
     }
 
-    /// The same of one that is kept already.
-    pub(crate) fn spread_kept_fully<E: Effects>(
+    /// The same of one whose cause is known, and that may be kept already.
+    pub(crate) fn spread_caused<E: Effects>(
         &mut self,
-        publisher: Option<SessionId>,
+        cause: &Cause,
         route: &Route,
         draft: &Draft<'_>,
         kept: Option<Message>,
@@ -310,13 +319,11 @@ impl Kernel {
     ) -> Outcome {
         let mut kept = kept;
         let mut is_last_value = false;
-        let mut sent_away = false;
-        let must_arrive = self.must_arrive(publisher, draft);
+        let (before, publisher) = (self.promises, cause.publisher);
         if draft.retain != RetainOp::None {
-            let safety = self.asked_safety(publisher, route, draft);
-            match self.retain(publisher, draft, safety, must_arrive, &mut kept, now, fx) {
+            match self.retain(cause, draft, &mut kept, now, fx) {
                 Retained::Here => is_last_value = is_kept(publisher, draft),
-                Retained::Elsewhere => sent_away = true,
+                Retained::Elsewhere => {}
                 // A full store costs the last value, not the message.
                 Retained::Refused => self.ledger.retain_refused += 1,
             }
@@ -333,40 +340,30 @@ impl Kernel {
             }
             if !route.groups.is_empty() || !route.shards.is_empty() {
                 let message = self.keep(publisher, draft, &mut kept, now);
-                let safety = self.asked_safety(publisher, route, draft);
-                for &group in &route.groups {
-                    sent_away |= self.publish_to_group(group, &message, safety, must_arrive, now, fx);
-                }
-                for &shard in &route.shards {
-                    self.ledger.forwarded += 1;
-                    sent_away = true;
-                    let from = match must_arrive {
-                        true => {
-                            self.refer_transfer(Destination::sessions_of(shard, self.shards), draft.reliability, fx)
-                        }
-                        false => (0, 0),
-                    };
-                    let (message, only) = (message.clone(), None);
-                    fx.send(crate::ShardId(shard), ShardMessage::Publish { message, safety, from, only });
-                }
+                self.spread_beyond(route, &message, cause, now, fx);
             }
         }
         let has_queues = route.has_queues();
         if has_queues {
             let message = self.keep(publisher, draft, &mut kept, now);
-            let of_queues = self.spread_to_queues(route, &message, draft.properties, now, fx);
+            let of_queues = self.spread_to_queues(route, &message, draft.properties, cause, now, fx);
             queued = Queued { wanted: queued.wanted || of_queues.wanted, ..of_queues };
         }
+        let redirects = if has_queues { &route.onward().redirects[..] } else { &[] };
+        let has_more = !redirects.is_empty() || self.has_queue_work();
         if self.limits.journal {
-            self.write_down(publisher, route, draft, is_last_value, sent_away, now, fx);
+            self.write_down(cause, draft, is_last_value, has_more, now, fx);
         }
-        if has_queues && let Some(message) = &kept {
-            for address in &route.onward().redirects {
-                queued.wanted |= self.spread_redirected(address, message, now, fx);
+        if has_more {
+            if let Some(message) = &kept {
+                for address in redirects {
+                    queued.wanted |= self.spread_redirected(address, message, cause, now, fx);
+                }
             }
+            self.finish(cause, draft, now, fx);
         }
-        if self.has_queue_work() {
-            self.after_queues(now, fx);
+        if self.limits.journal {
+            self.await_all(cause, draft.reliability, before, fx);
         }
         if !queued.wanted {
             self.ledger.unmatched += 1;
@@ -376,41 +373,61 @@ impl Kernel {
         if queued.refused { Outcome::Refused } else { Outcome::Accepted }
     }
 
-    /// Writes down what a publish has changed, and has its acknowledgement wait for that.
-    #[inline]
-    #[allow(clippy::too_many_arguments)] // Called from one place, with what that has at hand.
-    fn write_down<E: Effects>(
+    /// Copies for groups, and for sessions of other shards.
+    pub(crate) fn spread_beyond<E: Effects>(
         &mut self,
-        publisher: Option<SessionId>,
         route: &Route,
-        draft: &Draft<'_>,
-        is_last_value: bool,
-        sent_away: bool,
+        message: &Message,
+        cause: &Cause,
         now: Time,
         fx: &mut E,
     ) {
-        let session = publisher.and_then(|id| self.sessions.get(id));
-        let link = session.and_then(|session| session.link);
-        let number = session.map_or(self.publisher_elsewhere, |session| session.uid);
-        let held = match session {
-            // A will has no ticket.
-            Some(session) if session.durable && draft.ticket != 0 && draft.reliability == Reliability::ExactlyOnce => {
-                Some((session.uid, draft.ticket))
-            }
-            _ => None,
-        };
-        let must_wait = draft.reliability > Reliability::AtMostOnce;
-        if !self.pending_references.is_empty() || is_last_value {
-            let safety = self.asked_safety(publisher, route, draft);
-            self.persist_message(&Written { draft, publisher: number, is_last_value, held }, safety, now, fx);
-        } else if let Some((queue, ticket)) = held {
-            let safety = self.safety_of(publisher, route);
-            fx.persist(&Record::Held { queue, ticket }, safety);
-        } else if !sent_away {
-            return;
+        for &group in &route.groups {
+            self.publish_to_group(group, message, cause, now, fx);
         }
-        if let (true, Some(link)) = (must_wait, link) {
-            fx.hold(link);
+        for &shard in &route.shards {
+            self.ledger.forwarded += 1;
+            self.promises += 1;
+            let from = match cause.must_arrive {
+                true => self.refer_transfer(Destination::sessions_of(shard, self.shards), message.reliability(), fx),
+                false => (0, 0),
+            };
+            let (message, only, safety) = (message.clone(), None, cause.safety);
+            fx.send(crate::ShardId(shard), ShardMessage::Publish { message, safety, from, only });
+        }
+    }
+
+    /// Writes down what a publish has changed so far. If it `has_more` to follow, that a repetition is known is written
+    /// behind all of that.
+    #[inline]
+    fn write_down<E: Effects>(
+        &mut self,
+        cause: &Cause,
+        draft: &Draft<'_>,
+        is_last_value: bool,
+        has_more: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let held = if has_more { None } else { self.held_of(cause, draft) };
+        if !self.pending_references.is_empty() || is_last_value {
+            let written = Written { draft, publisher: cause.number, is_last_value, held };
+            self.persist_message(&written, cause.safety, now, fx);
+        } else if let Some(held) = held {
+            self.persist_held(held, cause.safety, fx);
+        }
+    }
+
+    /// What queues have left to do after a publish, and then what [`Kernel::write_down`] has left for later.
+    #[cold]
+    fn finish<E: Effects>(&mut self, cause: &Cause, draft: &Draft<'_>, now: Time, fx: &mut E) {
+        if self.has_queue_work() {
+            self.after_queues(now, fx);
+        }
+        if self.limits.journal
+            && let Some(held) = self.held_of(cause, draft)
+        {
+            self.persist_held(held, cause.safety, fx);
         }
     }
 

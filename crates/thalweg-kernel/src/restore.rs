@@ -110,7 +110,7 @@ impl Kernel {
     /// Takes up what an earlier run left: sessions, their subscriptions, queues and windows, groups, last values. All
     /// sessions are without a link; wills and expiries run from `now` for those that had one. To be called once, on a
     /// new kernel, before anything else; [`Kernel::on_timeout`] should follow when all shards have done so, before any
-    /// link is opened, so that wills and ends that are overdue happen first.
+    /// link is opened and as long as something is due, so that wills and ends that are overdue happen first.
     ///
     /// `read` gets a message back by the place and length of its record; `access` says what a session may do, by client and user.
     pub fn restore<E: Effects>(

@@ -4,6 +4,7 @@
 //! the shards one after the other and goes on only while the subscriber has credit: `#` over millions of values neither
 //! truncates nor floods.
 
+use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Delivery, Effects, Safety};
 use crate::ids::{SessionId, ShardId};
@@ -63,13 +64,10 @@ enum Progress {
 
 impl Kernel {
     /// Applies the retain operation of a publish.
-    #[allow(clippy::too_many_arguments)] // What is known of a publish at this point.
     pub(crate) fn retain<E: Effects>(
         &mut self,
-        publisher: Option<SessionId>,
+        cause: &Cause,
         draft: &Draft<'_>,
-        safety: Safety,
-        must_arrive: bool,
         kept: &mut Option<Message>,
         now: Time,
         fx: &mut E,
@@ -79,11 +77,11 @@ impl Kernel {
         }
         let owner = home(draft.address, self.shards);
         if owner != self.shard {
-            let message = self.keep(publisher, draft, kept, now);
-            self.send_last_value_home(owner, message, safety, must_arrive, fx);
+            let message = self.keep(cause.publisher, draft, kept, now);
+            self.send_last_value_home(owner, message, cause, fx);
             return Retained::Elsewhere;
         }
-        let message = self.kept(publisher, draft, kept, now);
+        let message = self.kept(cause.publisher, draft, kept, now);
         if self.keep_last_value(message) { Retained::Here } else { Retained::Refused }
     }
 

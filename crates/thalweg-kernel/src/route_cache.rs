@@ -35,6 +35,8 @@ pub(crate) enum SinkKind {
     Binding,
     /// The readers of this shard who watch the address.
     Cell,
+    /// An exchange with an alternate: whatever is published to it on other shards is for this one.
+    Alternate,
 }
 
 /// The publisher's own messages are not wanted.
@@ -129,7 +131,7 @@ impl Route {
             }
             SinkKind::Queue => self.queues.push(sink.target),
             SinkKind::Cell => self.cell = Some(sink.target),
-            SinkKind::Session | SinkKind::Binding => {}
+            SinkKind::Session | SinkKind::Binding | SinkKind::Alternate => {}
         }
     }
 

@@ -362,6 +362,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.ledger.arrived += 1;
+        let (before, cause) = (self.promises, self.cause_elsewhere(message, safety));
         let mut route = self.route(message.address());
         if !only.is_empty() {
             let is_meant = |client: &str| only.iter().all(|(shard, shards)| home(client, *shards).0 == *shard);
@@ -375,17 +376,18 @@ impl Kernel {
             self.offer_to_cell(cell, message, Some(from), fx);
         }
         if route.has_queues() {
-            self.spread_to_queues(&route, message, message.properties(), now, fx);
+            self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
         }
         if !self.pending_references.is_empty() {
             self.persist_kept(message, false, safety, fx);
         }
         for address in &route.onward().redirects {
-            self.spread_redirected(address, message, now, fx);
+            self.spread_redirected(address, message, &cause, now, fx);
         }
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
+        self.await_all(&cause, message.reliability(), before, fx);
     }
 
     /// The publisher of a message that comes back from another shard, if it is among those who want none of their own.

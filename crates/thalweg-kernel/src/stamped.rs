@@ -57,9 +57,12 @@ impl Kernel {
         if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
             return published;
         }
-        let before = self.messages_written;
+        let (before, reliability) = (self.promises, draft.reliability);
         let published = self.publish_now(id, draft, now, fx);
         self.took_stamp(&user, stamp, published.outcome, before, now, fx);
+        if self.promises != before {
+            self.hold_for(id, reliability, fx);
+        }
         published
     }
 
@@ -78,9 +81,12 @@ impl Kernel {
         if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
             return published;
         }
-        let before = self.messages_written;
+        let (before, reliability) = (self.promises, draft.reliability);
         let published = self.publish_to_all_now(id, draft, others, now, fx);
         self.took_stamp(&user, stamp, published.outcome, before, now, fx);
+        if self.promises != before {
+            self.hold_for(id, reliability, fx);
+        }
         published
     }
 
@@ -108,7 +114,7 @@ impl Kernel {
         let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
         self.book_repeated(known, draft.payload.len());
         self.hold_ticket(id, draft, fx);
-        self.hold_for(id, draft, fx);
+        self.hold_for(id, draft.reliability, fx);
         Some(Published { outcome: Outcome::Accepted, pause_until })
     }
 
@@ -136,14 +142,14 @@ impl Kernel {
 
     /// The acknowledgement does not leave before all that was written so far is safe: the first time may be only a moment
     /// ago.
-    fn hold_for<E: Effects>(&mut self, id: SessionId, draft: &Draft<'_>, fx: &mut E) {
+    fn hold_for<E: Effects>(&mut self, id: SessionId, reliability: Reliability, fx: &mut E) {
         let link = self.sessions.get(id).and_then(|session| session.link);
-        if let (true, Some(link)) = (self.limits.journal && draft.reliability > Reliability::AtMostOnce, link) {
+        if let (true, Some(link)) = (self.limits.journal && reliability > Reliability::AtMostOnce, link) {
             fx.hold(link);
         }
     }
 
-    /// A message was spread, or refused; `before`: as many were written before it.
+    /// A message was spread, or refused; `before`: what [`Kernel::promises`] was before it.
     fn took_stamp<E: Effects>(
         &mut self,
         user: &Arc<str>,
@@ -158,7 +164,7 @@ impl Kernel {
             return;
         }
         self.publishers.take(user, stamp, now);
-        if self.messages_written != before {
+        if self.promises != before {
             // With the message or not at all: nobody waits for this alone.
             let record = Record::Stamped { user, publisher: stamp.publisher, sequence: stamp.sequence };
             fx.persist(&record, Safety::Lazy);
@@ -196,7 +202,7 @@ impl Kernel {
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
         if exactly_once && session.held.contains(draft.ticket) {
             self.book_repeated(Known::Taken, draft.payload.len());
-            self.hold_for(id, draft, fx);
+            self.hold_for(id, draft.reliability, fx);
             return Published { outcome: Outcome::Accepted, pause_until };
         }
         let route = match self.route_for(id, draft.address) {
@@ -213,7 +219,7 @@ impl Kernel {
         let (message, user) = (draft.keep(uid, now), self.user_of(id));
         let publish = Box::new(StampedPublish { message, stamp, user, safety });
         fx.send(home(HOME, self.shards), ShardMessage::PublishStamped(publish));
-        self.hold_for(id, draft, fx);
+        self.hold_for(id, draft.reliability, fx);
         let is_wanted = route.wants_more_than_queues() || route.has_queues();
         Published { outcome: if is_wanted { Outcome::Accepted } else { Outcome::NoMatch }, pause_until }
     }
@@ -227,17 +233,15 @@ impl Kernel {
         }
         self.ledger.received += 1;
         self.ledger.received_bytes += message.payload().len() as u64;
-        let before = self.messages_written;
+        let before = self.promises;
         let expires = message.expires();
         let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
         let draft = Draft { expires_in, stamp: Some(*stamp), ..Draft::of(message) };
         let route = self.route(message.address());
         // What its own listener asked for, and no less than is general here.
-        self.pending_safety = self.pending_safety.max(*safety);
-        self.publisher_elsewhere = message.publisher();
-        let outcome = self.spread_kept_fully(None, &route, &draft, Some(message.clone()), now, fx);
-        self.publisher_elsewhere = 0;
-        self.pending_safety = Safety::Lazy;
+        let safety = self.asked_safety(None, &route, &draft).max(*safety);
+        let cause = self.cause_elsewhere(message, safety);
+        let outcome = self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
         self.took_stamp(user, *stamp, outcome, before, now, fx);
     }
 

@@ -31,6 +31,8 @@ pub(crate) enum TimerKind {
     GroupLook,
     /// Members of a group may have been silent for too long; the number is the group's.
     GroupWatch,
+    /// What an earlier run left between shards goes on.
+    LeftInTransfer,
 }
 
 /// Timers in order of time. Setting is cheap and nothing is cancelled: a timer that fires looks whether it still means
@@ -43,6 +45,11 @@ impl Timers {
         self.0.insert((at, session.0, kind));
     }
 
+    /// The next time that timers are looked at, though not in this call.
+    pub(crate) fn set_soon(&mut self, now: Time, session: SessionId, kind: TimerKind) {
+        self.set(now + Span::from_nanos(1), session, kind);
+    }
+
     fn due(&mut self, now: Time) -> Option<(SessionId, TimerKind)> {
         let first = self.0.first().copied()?;
         if first.0 > now {
@@ -53,6 +60,8 @@ impl Timers {
     }
 }
 
+/// How many timers fire in one call at the most. A will and the end of a session are among the longest.
+const TIMERS_PER_CALL: usize = 256;
 /// How often expired last values and queued copies are looked for.
 const SWEEP_EVERY: Span = Span::from_secs(5);
 /// How many last values one sweep drops at the most.
@@ -68,15 +77,18 @@ impl Kernel {
         if has_work { first.min(self.sweep_at) } else { first }
     }
 
-    /// Does everything that is due.
+    /// Does what is due, or so much of it that other work need not wait long: then [`Kernel::poll_timeout`] is not later
+    /// than a moment from now.
     pub fn on_timeout<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        while let Some((id, kind)) = self.timers.due(now) {
+        for _ in 0..TIMERS_PER_CALL {
+            let Some((id, kind)) = self.timers.due(now) else { break };
             match kind {
                 TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
                 TimerKind::QueueIdle => self.on_queue_idle(id.0, now, fx),
                 TimerKind::TakenSettle => self.on_taken_settle_due(now, fx),
                 TimerKind::GroupLook => self.on_group_look(id.0, now, fx),
                 TimerKind::GroupWatch => self.on_group_watch(id.0, now, fx),
+                TimerKind::LeftInTransfer => self.bring_what_was_left(now, fx),
                 _ => self.on_session_timer(id, kind, now, fx),
             }
         }
@@ -114,6 +126,8 @@ impl Kernel {
     /// Whether [`Kernel::work`] has something to do.
     pub fn has_work(&self) -> bool {
         !self.backlog.is_empty()
+            || !self.dead_letters.is_empty()
+            || !self.dead_letters_kept.is_empty()
             || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
             || self.watches.recheck
@@ -127,6 +141,10 @@ impl Kernel {
         }
         for id in std::mem::take(&mut self.backlog) {
             self.run_scans(id, now, fx);
+        }
+        if !self.dead_letters.is_empty() || !self.dead_letters_kept.is_empty() {
+            self.puts_burial_off = false;
+            self.after_queues(now, fx);
         }
         let lists = self.lists_here.len().min(LISTS_PER_TURN);
         for question in self.lists_here.drain(..lists).collect::<Vec<u32>>() {

@@ -9,12 +9,14 @@
 //! In the journal a transfer queue is a group without a name whose filter says whereto.
 
 use crate::Kernel;
+use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, ShardId};
 use crate::journal::{Record, StoredGroup};
 use crate::publish::Draft;
 use crate::shards::ShardMessage;
+use crate::timers::TimerKind;
 use smallvec::SmallVec;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
 
@@ -73,6 +75,17 @@ impl Destination {
     }
 }
 
+/// What an earlier run left in transfer queues.
+pub(crate) enum LeftInTransfer {
+    /// A message on its way, and its entry.
+    Message(Destination, From, Message),
+    /// That was all of one queue.
+    End(Destination, u64),
+}
+
+/// How many of them are brought on in one call.
+const BROUGHT_PER_CALL: usize = 256;
+
 impl Kernel {
     /// Whether what a publish sends to other shards must stand in a transfer queue meanwhile.
     pub(crate) fn must_arrive(&self, publisher: Option<SessionId>, draft: &Draft<'_>) -> bool {
@@ -109,7 +122,7 @@ impl Kernel {
         }
     }
 
-    /// Brings what an earlier run left in a transfer queue to where it was going.
+    /// Takes up what an earlier run left in a transfer queue. It goes on when all shards know what the others want.
     pub(crate) fn restore_transfer<E: Effects>(
         &mut self,
         number: u64,
@@ -119,33 +132,53 @@ impl Kernel {
         fx: &mut E,
     ) {
         let Some(to) = Destination::of(&stored) else { return };
-        let mut all_here = true;
         for entry in stored.waiting {
             let from = (number, entry.serial);
-            let Some(message) = read(entry.place, entry.len) else {
-                self.took_over(from, fx);
-                continue;
-            };
-            match &to {
-                Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
-                    let only = &homes[..homes.len() - 1];
-                    self.on_publish(self.shard, &message, Safety::Lazy, only, now, fx);
-                    self.took_over(from, fx);
-                }
-                Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
-                Destination::LastValue => {
-                    let home = crate::home(message.address(), self.shards);
-                    if home == self.shard {
-                        self.on_retain(message, Safety::Lazy, from, fx);
-                    } else {
-                        all_here = false;
-                        fx.send(home, ShardMessage::Retain { message, safety: Safety::Lazy, from });
-                    }
-                }
+            match read(entry.place, entry.len) {
+                Some(message) => self.left_in_transfer.push_back(LeftInTransfer::Message(to.clone(), from, message)),
+                None => self.took_over(from, fx),
             }
         }
-        if all_here {
-            fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+        self.left_in_transfer.push_back(LeftInTransfer::End(to, number));
+        self.timers.set(now, SessionId(0), TimerKind::LeftInTransfer);
+    }
+
+    /// The timer of [`Kernel::restore_transfer`]: brings some of what was left to where it was going.
+    pub(crate) fn bring_what_was_left<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        for _ in 0..BROUGHT_PER_CALL {
+            match self.left_in_transfer.pop_front() {
+                Some(LeftInTransfer::Message(to, from, message)) => self.bring(&to, from, message, now, fx),
+                // What is mailed is taken out of it when it is written down there.
+                Some(LeftInTransfer::End(to, number)) if self.is_all_here(&to) => {
+                    fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+                }
+                Some(LeftInTransfer::End(..)) => {}
+                None => return,
+            }
+        }
+        self.timers.set_soon(now, SessionId(0), TimerKind::LeftInTransfer);
+    }
+
+    fn is_all_here(&self, to: &Destination) -> bool {
+        matches!(to, Destination::Sessions(_)) || self.shards == 1
+    }
+
+    fn bring<E: Effects>(&mut self, to: &Destination, from: From, message: Message, now: Time, fx: &mut E) {
+        match to {
+            Destination::Sessions(homes) if homes.last() == Some(&(self.shard.0, self.shards)) => {
+                let only = &homes[..homes.len() - 1];
+                self.on_publish(self.shard, &message, Safety::Lazy, only, now, fx);
+                self.took_over(from, fx);
+            }
+            Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
+            Destination::LastValue => {
+                let home = crate::home(message.address(), self.shards);
+                if home == self.shard {
+                    self.on_retain(message, Safety::Lazy, from, fx);
+                } else {
+                    fx.send(home, ShardMessage::Retain { message, safety: Safety::Lazy, from });
+                }
+            }
         }
     }
 
@@ -173,12 +206,13 @@ impl Kernel {
         &mut self,
         home: ShardId,
         message: Message,
-        safety: Safety,
-        must_arrive: bool,
+        cause: &Cause,
         fx: &mut E,
     ) {
         debug_assert!(message.retain() != RetainOp::None);
-        let from = match must_arrive {
+        self.promises += 1;
+        let safety = cause.safety;
+        let from = match cause.must_arrive {
             true => self.refer_transfer(Destination::LastValue, message.reliability(), fx),
             false => (0, 0),
         };

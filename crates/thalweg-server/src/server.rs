@@ -18,7 +18,7 @@ use std::sync::{Arc, Barrier, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_kernel::{Part, ShardId};
-use thalweg_model::Message;
+use thalweg_model::{Message, Span};
 use thalweg_store::committer::CommitterHandle;
 
 /// Why a server cannot start, or a configuration cannot be taken over: what is wrong and how to mend it.
@@ -464,7 +464,20 @@ fn restore(
     for shard in shards {
         shard.tell(ToShard::Restored);
     }
-    on_each(shards, || Box::new(|inside: &mut Inside<'_>| inside.kernel.on_timeout(inside.now, inside.links)));
+    // Some of it at a time: what it writes down goes to the committer in between.
+    let is_more = Arc::new(AtomicBool::new(true));
+    while is_more.swap(false, Ordering::Relaxed) {
+        on_each(shards, || {
+            let is_more = Arc::clone(&is_more);
+            Box::new(move |inside: &mut Inside<'_>| {
+                inside.kernel.on_timeout(inside.now, inside.links);
+                inside.kernel.work(inside.now, inside.links);
+                if inside.kernel.poll_timeout() <= inside.now + Span::from_nanos(1) {
+                    is_more.store(true, Ordering::Relaxed);
+                }
+            })
+        });
+    }
 }
 
 /// Has each shard do something, and waits until all have done it.

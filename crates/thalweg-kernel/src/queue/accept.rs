@@ -1,16 +1,17 @@
 //! A message comes into a queue.
 
 use super::Item;
+use super::dead_letter::{Burials, Original};
 use crate::Kernel;
 use crate::access::Permission;
+use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Effects, Holder};
 use crate::ledger::DropReason;
 use crate::publish::Draft;
 use crate::route_cache::Route;
 use crate::session::Pressure;
-use crate::shards::ShardMessage;
-use crate::{QueueOverflow, SessionId, ShardId};
+use crate::{QueueOverflow, SessionId};
 use thalweg_model::presence::is_presence;
 use thalweg_model::{DeathReason, Message, Properties, Reliability, Time};
 
@@ -33,6 +34,7 @@ impl Kernel {
         route: &Route,
         message: &Message,
         properties: Option<&Properties>,
+        cause: &Cause,
         now: Time,
         fx: &mut E,
     ) -> Queued {
@@ -53,7 +55,7 @@ impl Kernel {
             queued.refused |= self.accept(queue, message, now, fx);
         }
         for address in redirected {
-            queued.wanted |= self.spread_redirected(&address, message, now, fx);
+            queued.wanted |= self.spread_redirected(&address, message, cause, now, fx);
         }
         queued
     }
@@ -103,6 +105,7 @@ impl Kernel {
         &mut self,
         address: &str,
         message: &Message,
+        cause: &Cause,
         now: Time,
         fx: &mut E,
     ) -> bool {
@@ -120,21 +123,13 @@ impl Kernel {
         }
         if !route.groups.is_empty() || !route.shards.is_empty() {
             let message = self.keep(None, &draft, &mut kept, now);
-            let safety = self.limits.safety;
-            for &group in &route.groups {
-                self.publish_to_group(group, &message, safety, false, now, fx);
-            }
-            for &shard in &route.shards {
-                self.ledger.forwarded += 1;
-                let message = message.clone();
-                fx.send(ShardId(shard), ShardMessage::Publish { message, safety, from: (0, 0), only: None });
-            }
+            self.spread_beyond(&route, &message, cause, now, fx);
         }
         if !self.pending_references.is_empty()
             && let Some(message) = kept
         {
             // Under its own address, so it is another message to the journal.
-            self.persist_kept(&message, false, self.limits.safety, fx);
+            self.persist_kept(&message, false, cause.safety, fx);
         }
         (self.pending_references, self.pending_safety) = others;
         route.wants_more_than_queues()
@@ -250,7 +245,7 @@ impl Kernel {
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
-                self.note_dead_letter(index, message.clone(), DeathReason::Overflow, now);
+                self.note_dead_letter(index, message.clone(), DeathReason::Overflow, Original::New, now);
             }
             self.book_drop(None, message.address(), DropReason::QueueFull);
             return if overflow == QueueOverflow::DropHead { Room::NotForThis } else { Room::Refused };
@@ -281,10 +276,14 @@ impl Kernel {
         if std::mem::replace(&mut self.is_after_queues, true) {
             return;
         }
-        self.bury(now, fx);
-        while let Some(index) = self.queues_to_pump.pop() {
-            self.pump_queue(index, now, fx);
+        let mut left = if self.puts_burial_off { Burials::NONE } else { Burials::ALL };
+        loop {
             self.bury(now, fx);
+            match self.queues_to_pump.pop() {
+                Some(index) => self.pump_queue(index, now, fx),
+                None if self.bury_kept(&mut left, now, fx) => {}
+                None => break,
+            }
         }
         self.is_after_queues = false;
     }
@@ -292,7 +291,9 @@ impl Kernel {
     /// Whether [`Kernel::after_queues`] has something to do.
     #[inline]
     pub(crate) fn has_queue_work(&self) -> bool {
-        !self.dead_letters.is_empty() || !self.queues_to_pump.is_empty()
+        !self.dead_letters.is_empty()
+            || !self.queues_to_pump.is_empty()
+            || (!self.dead_letters_kept.is_empty() && !self.puts_burial_off)
     }
 
     /// Whether a session may be given a message.

@@ -311,6 +311,7 @@ impl Kernel {
             SinkKind::Binding => bindings.push(sink.target),
             SinkKind::Queue => queue = Some(sink.target),
             SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => has_others = true,
+            SinkKind::Alternate => {}
         });
         if let Some(queue) = queue
             && !route.queues.contains(&queue)

@@ -3,17 +3,41 @@
 use super::exchange::{key_of, write_address};
 use super::{Item, queue_address};
 use crate::Kernel;
+use crate::cause::Cause;
 use crate::effects::Effects;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
+use std::collections::VecDeque;
 use thalweg_model::presence::is_presence;
-use thalweg_model::{Death, DeathReason, Message, Properties, RetainOp, Span, Time};
+use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// A message that a queue gave up, on its way to where such messages go.
 pub(crate) struct GivenUp {
     message: Message,
     address: String,
     properties: Properties,
+    original: Original,
+}
+
+/// Where a message stood before it became a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Original {
+    /// Nowhere: it has just come, and its publisher waits for what becomes of it.
+    New,
+    /// In a queue, and if that is written down under this number and serial. It is forgotten there when the dead letter is
+    /// written down where it goes, so that it is never in neither.
+    Kept { queue: u64, serial: u64 },
+}
+
+/// How many dead letters one command still buries of those that can wait, and how many bytes.
+pub(super) struct Burials {
+    count: usize,
+    bytes: usize,
+}
+
+impl Burials {
+    pub(super) const ALL: Burials = Burials { count: 1024, bytes: 4 << 20 };
+    pub(super) const NONE: Burials = Burials { count: 0, bytes: 0 };
 }
 
 impl Kernel {
@@ -25,15 +49,37 @@ impl Kernel {
             DeathReason::DeliveryLimit => self.book_drop(None, address, DropReason::DeliveryLimit),
             DeathReason::Overflow | DeathReason::Rejected => self.book_drop(None, address, DropReason::QueueFull),
         }
-        self.note_dead_letter(index, item.message.clone(), why, now);
-        let journal = self.queue(index).map_or(0, super::Queue::journal_number);
-        self.forget_item(journal, &item, false, fx);
+        self.leave_to_die(index, &item, why, now, fx);
     }
 
-    /// Notes a message for [`Kernel::bury`], if its queue has a place for those.
-    pub(super) fn note_dead_letter(&mut self, index: u32, message: Message, why: DeathReason, now: Time) {
-        let Some(queue) = self.queue(index) else { return };
-        let Some(dead_letter) = &queue.limits.dead_letter else { return };
+    /// An item becomes a dead letter, or is forgotten at once if its queue has no place for those.
+    pub(super) fn leave_to_die<E: Effects>(
+        &mut self,
+        index: u32,
+        item: &Item,
+        why: DeathReason,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let journal = self.queue(index).map_or(0, super::Queue::journal_number);
+        let serial = if journal == 0 { 0 } else { item.serial };
+        let original = Original::Kept { queue: journal, serial };
+        if !self.note_dead_letter(index, item.message.clone(), why, original, now) {
+            self.forget_item(journal, item, false, fx);
+        }
+    }
+
+    /// Notes a message for [`Kernel::bury`] or [`Kernel::bury_kept`]; false if its queue has no place for those.
+    pub(super) fn note_dead_letter(
+        &mut self,
+        index: u32,
+        message: Message,
+        why: DeathReason,
+        original: Original,
+        now: Time,
+    ) -> bool {
+        let Some(queue) = self.queue(index) else { return false };
+        let Some(dead_letter) = &queue.limits.dead_letter else { return false };
         let from = message.properties().and_then(|properties| properties.details.as_deref());
         let deaths = from.map_or(&[][..], |details| &details.deaths);
         // The latest is first: what has happened since it was here last.
@@ -42,7 +88,7 @@ impl Kernel {
             && round.is_some_and(|round| round.iter().all(|death| death.reason != DeathReason::Rejected))
         {
             // Nobody's decision brings it here again and again: it would go round for ever.
-            return;
+            return false;
         }
         let key = match &dead_letter.key {
             Some(key) => key.to_string(),
@@ -55,12 +101,12 @@ impl Kernel {
             }
             exchange => {
                 // An exchange that is not there loses them, as everywhere.
-                let Some((kind, _)) = self.exchange_kind(exchange) else { return };
+                let Some((kind, _)) = self.exchange_kind(exchange) else { return false };
                 write_address(exchange, kind, &key, &mut address);
             }
         }
         if thalweg_model::Address::check(&address).is_err() {
-            return;
+            return false;
         }
         let queue_address = Box::<str>::from(&*queue.address);
         let mut properties = message.properties().cloned().unwrap_or_default();
@@ -81,38 +127,95 @@ impl Kernel {
         };
         death.count += 1;
         details.deaths.insert(0, death);
-        self.dead_letters.push_back(GivenUp { message, address, properties });
+        let bytes = message.bytes();
+        let given_up = GivenUp { message, address, properties, original };
+        match original {
+            Original::New => self.dead_letters.push_back(given_up),
+            Original::Kept { .. } => {
+                self.bytes_held += bytes;
+                self.dead_letters_kept.push_back(given_up);
+            }
+        }
+        true
     }
 
-    /// Publishes what was given up. Not in the middle of another publish: two messages would mix in the journal.
+    /// Publishes what queues did not take. Not in the middle of another publish: two messages would mix in the journal.
     pub(super) fn bury<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        while let Some(GivenUp { message, address, properties }) = self.dead_letters.pop_front() {
-            let died_of_age = properties
-                .details
-                .as_ref()
-                .and_then(|details| details.deaths.first())
-                .is_some_and(|death| death.reason == DeathReason::Expired);
-            let draft = Draft {
-                address: &address,
-                retain: RetainOp::None,
-                // Its life is over: where it is going it has another.
-                expires_in: match message.expires() {
-                    Time::NEVER => None,
-                    _ if died_of_age => None,
-                    expires => Some(expires.since(now).max(Span::from_millis(1))),
-                },
-                properties: Some(&properties),
-                ..Draft::of(&message)
-            };
-            self.ledger.own += 1;
-            if is_presence(&address) {
-                // Nobody publishes there, not by dying either.
-                self.ledger.unmatched += 1;
-                continue;
-            }
-            let route = self.route(&address);
-            self.spread_fully(None, &route, &draft, now, fx);
+        while let Some(given_up) = self.dead_letters.pop_front() {
+            self.bury_one(given_up, now, fx);
         }
+    }
+
+    /// Publishes one of what was given up, as long as one command may; false if there is none, or it must wait.
+    pub(super) fn bury_kept<E: Effects>(&mut self, left: &mut Burials, now: Time, fx: &mut E) -> bool {
+        let Some(given_up) = self.dead_letters_kept.pop_front() else {
+            self.puts_burial_off = false;
+            return false;
+        };
+        let bytes = given_up.message.bytes();
+        if left.count == 0 || left.bytes == 0 {
+            self.dead_letters_kept.push_front(given_up);
+            self.puts_burial_off = true;
+            return false;
+        }
+        *left = Burials { count: left.count - 1, bytes: left.bytes.saturating_sub(bytes) };
+        self.bytes_held = self.bytes_held.saturating_sub(bytes);
+        let original = given_up.original;
+        self.bury_one(given_up, now, fx);
+        if let Original::Kept { queue, serial } = original
+            && serial != 0
+        {
+            fx.forget(queue, serial, 0);
+        }
+        true
+    }
+
+    /// A queue ends, and with it what is written down of its messages: those that have died need not wait any longer.
+    pub(super) fn bury_soon(&mut self, number: u64) {
+        let is_of = |given_up: &GivenUp| matches!(given_up.original, Original::Kept { queue, .. } if queue == number);
+        if number == 0 || !self.dead_letters_kept.iter().any(is_of) {
+            return;
+        }
+        let all = std::mem::take(&mut self.dead_letters_kept);
+        let (of_it, others): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(is_of);
+        self.dead_letters_kept = others;
+        for mut given_up in of_it {
+            self.bytes_held = self.bytes_held.saturating_sub(given_up.message.bytes());
+            given_up.original = Original::New;
+            self.dead_letters.push_back(given_up);
+        }
+    }
+
+    fn bury_one<E: Effects>(&mut self, given_up: GivenUp, now: Time, fx: &mut E) {
+        let GivenUp { message, address, properties, original } = given_up;
+        let died_of_age = properties
+            .details
+            .as_ref()
+            .and_then(|details| details.deaths.first())
+            .is_some_and(|death| death.reason == DeathReason::Expired);
+        let draft = Draft {
+            address: &address,
+            retain: RetainOp::None,
+            // Its life is over: where it is going it has another.
+            expires_in: match message.expires() {
+                Time::NEVER => None,
+                _ if died_of_age => None,
+                expires => Some(expires.since(now).max(Span::from_millis(1))),
+            },
+            properties: Some(&properties),
+            ..Draft::of(&message)
+        };
+        self.ledger.own += 1;
+        if is_presence(&address) {
+            // Nobody publishes there, not by dying either.
+            self.ledger.unmatched += 1;
+            return;
+        }
+        let route = self.route(&address);
+        let is_kept = !matches!(original, Original::Kept { serial: 0, .. });
+        let must_arrive = is_kept && self.limits.journal && draft.reliability > Reliability::AtMostOnce;
+        let cause = Cause { must_arrive, ..self.cause_of(None, &route, &draft) };
+        self.spread_caused(&cause, &route, &draft, None, now, fx);
     }
 }
 

@@ -216,6 +216,7 @@ impl Kernel {
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);
         }
+        self.bury_soon(queue.journal_number());
         self.drop_depth(&mut queue, DropReason::QueueEnded, false, fx);
         while let Some(item) = queue.pop() {
             self.waiting -= 1;

@@ -1,5 +1,6 @@
 //! What waits in a queue goes to whoever can take it.
 
+use super::dead_letter::Original;
 use super::line::{Source, Unsettled};
 use super::{Consumer, Item};
 use crate::Kernel;
@@ -10,6 +11,9 @@ use crate::timers::TimerKind;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_model::{DeathReason, Message, Time};
+
+/// How many messages of a queue expire in one call at the most.
+const EXPIRED_PER_CALL: usize = 1024;
 
 /// Who takes a message.
 #[derive(Clone, Copy)]
@@ -277,7 +281,7 @@ impl Kernel {
                 self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
                 if let Source::Queue(index, _) = source {
                     // As if this receiver had refused it.
-                    self.note_dead_letter(index, item.message.clone(), DeathReason::Rejected, now);
+                    self.note_dead_letter(index, item.message.clone(), DeathReason::Rejected, Original::New, now);
                 }
                 return Ok(HandedOver::Done(item));
             }
@@ -355,7 +359,9 @@ impl Kernel {
     pub(crate) fn on_queue_head_due<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         let Some(queue) = self.queue_mut(index) else { return };
         queue.expiry_timer = Time::NEVER;
-        loop {
+        let mut left = EXPIRED_PER_CALL;
+        while left > 0 {
+            left -= 1;
             let Some(queue) = self.queue_mut(index) else { return };
             let due = queue.lanes.iter_mut().find(|lane| lane.front().is_some_and(|item| item.expires <= now));
             let Some(item) = due.and_then(VecDeque::pop_front) else { break };
@@ -364,7 +370,15 @@ impl Kernel {
             self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
             self.give_up(index, item, DeathReason::Expired, now, fx);
         }
-        self.watch_expiry(index);
+        if left == 0
+            && let Some(queue) = self.queue_mut(index)
+        {
+            // There may be more; no other timer is set until this one has fired.
+            queue.expiry_timer = Time::ZERO;
+            self.timers.set_soon(now, SessionId(index), TimerKind::QueueHead);
+        } else {
+            self.watch_expiry(index);
+        }
         self.after_queues(now, fx);
     }
 }

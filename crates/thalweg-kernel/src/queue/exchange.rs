@@ -5,6 +5,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Effects;
 use crate::ids::SessionId;
+use crate::route_cache::SinkKind;
 use std::borrow::Cow;
 use thalweg_model::syntax::{DOTTED, read_level, write_key, write_level};
 
@@ -61,6 +62,14 @@ pub(super) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
 fn predeclared(address: &str) -> Option<ExchangeKind> {
     let (_, name) = parts(address)?;
     PREDECLARED.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
+
+/// A filter of all addresses of an exchange.
+fn everything_in(address: &str) -> String {
+    let mut filter = String::new();
+    subtree(address, &mut filter);
+    filter.push('#');
+    filter
 }
 
 /// Appends what all addresses of an exchange begin with.
@@ -218,9 +227,17 @@ impl Kernel {
                 fx.hold(link);
             }
         }
-        self.exchanges.insert(spec.address.into(), exchange);
+        self.add_exchange(spec.address, exchange, fx);
         self.topology_changed();
         Ok(())
+    }
+
+    /// An exchange is there from now on. If it has an alternate, all that other shards publish to it comes here.
+    pub(super) fn add_exchange<E: Effects>(&mut self, address: &str, exchange: Exchange, fx: &mut E) {
+        if exchange.alternate.is_some() {
+            self.add_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
+        }
+        self.exchanges.insert(address.into(), exchange);
     }
 
     /// The kind of an exchange.
@@ -256,6 +273,9 @@ impl Kernel {
 
     pub(super) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
         let Some(exchange) = self.exchanges.remove(address) else { return };
+        if exchange.alternate.is_some() {
+            self.remove_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
+        }
         for binding in exchange.bindings.into_iter().chain(exchange.incoming) {
             self.end_binding(binding, fx);
         }

@@ -251,9 +251,8 @@ impl Kernel {
             }
             Verdict::Reject => {
                 queue.went += 1;
-                self.note_dead_letter(index, item.message.clone(), DeathReason::Rejected, now);
                 self.book_had(id, &item);
-                self.forget_item(journal, &item, false, fx);
+                self.leave_to_die(index, &item, DeathReason::Rejected, now, fx);
             }
         }
     }

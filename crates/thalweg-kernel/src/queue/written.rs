@@ -146,7 +146,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         match StoredTerms::of(&stored) {
-            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter),
+            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter, fx),
             Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, now, fx),
             Some(StoredTerms::Binding) if self.restore_binding(number, &stored.filter, fx).is_none() => {
                 // One of its ends is gone; the record that says so was lost with the machine.
@@ -156,7 +156,7 @@ impl Kernel {
         }
     }
 
-    fn restore_exchange(&mut self, number: u64, text: &str) {
+    fn restore_exchange<E: Effects>(&mut self, number: u64, text: &str, fx: &mut E) {
         let mut exchange = Exchange { number, ..Exchange::predeclared(ExchangeKind::Direct) };
         let mut address = String::new();
         each_line(text, |name, value| match name {
@@ -167,7 +167,7 @@ impl Kernel {
             "alternate" => exchange.alternate = Some(value.into()),
             _ => {}
         });
-        self.exchanges.insert(address.into(), exchange);
+        self.add_exchange(&address, exchange, fx);
     }
 
     fn restore_queue<E: Effects>(

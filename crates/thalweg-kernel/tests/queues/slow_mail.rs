@@ -67,6 +67,17 @@ impl World {
         self.run(usize::from(to.0), |kernel, out, now| kernel.on_shard(from, mail, now, out));
     }
 
+    /// All mail that one shard has sent so far arrives.
+    pub fn carry_all_from(&mut self, from: usize) {
+        for to in 0..self.kernels.len() {
+            let is =
+                |mail: &&(ShardId, ShardId, ShardMessage)| (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to);
+            for _ in 0..self.out.mails.iter().filter(is).count() {
+                self.carry(from, to);
+            }
+        }
+    }
+
     /// How much mail has been sent so far.
     pub fn mails_sent(&self) -> u64 {
         self.slow.mails_sent

@@ -1,15 +1,16 @@
 //! Kernels, their links, the mail between them and what they write down.
 
+use crate::disk::Disk;
 use crate::slow_mail::SlowMail;
 use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::journal::{Record, State, message_at};
+use thalweg_kernel::journal::Record;
 use thalweg_kernel::{
     Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Delivery, Draft, Effects, ExchangeKind,
     ExchangeSpec, Fetch, Grants, GroupStrategy, Handover, Kernel, LastValueWish, Ledger, Limits, LinkId, OpenSession,
     Outcome, QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Safety, Sent, SessionId, Settled, Settlement,
-    ShardId, ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Wish, exchange_address,
-    home, queue_address,
+    ShardId, ShardMessage, Spot, Subscribed, Tag, Taken, TakenId, Ticket, Verdict, WatchEnd, Will, Wish,
+    exchange_address, home, queue_address,
 };
 use thalweg_model::{Death, Message, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 
@@ -59,6 +60,8 @@ struct Link {
     made: VecDeque<(Ticket, Result<(), Refusal>)>,
     /// What it is sent waits for the journal.
     held: bool,
+    /// How much had been persisted and mailed during the command when that was said.
+    held_at: (usize, usize),
     /// Messages larger than this are refused.
     bytes_max: usize,
 }
@@ -90,6 +93,8 @@ pub struct Out {
     batch: Vec<u8>,
     /// The number of the batch.
     number: u64,
+    /// How much the last command had persisted and mailed at its end.
+    ended_at: (usize, usize),
     order: u64,
 }
 
@@ -181,7 +186,9 @@ impl Effects for Out {
     }
 
     fn hold(&mut self, link: LinkId) {
-        self.link(link).held = true;
+        let at = (self.batch.len(), self.mails.len());
+        let link = self.link(link);
+        (link.held, link.held_at) = (true, at);
     }
 
     fn fetch(&mut self, fetch: Fetch) {
@@ -212,45 +219,6 @@ impl Effects for Out {
 
     fn queue_made(&mut self, link: LinkId, ticket: Ticket, made: Result<(), Refusal>) {
         self.link(link).made.push_back((ticket, made));
-    }
-}
-
-/// What was written, in frames at rising places.
-#[derive(Default)]
-pub struct Disk {
-    frames: Vec<(u64, Vec<u8>)>,
-    state: State,
-}
-
-impl Disk {
-    /// Where it stands.
-    fn write(&mut self, bytes: Vec<u8>) -> u64 {
-        let place = self.frames.last().map_or(64, |(place, bytes)| place + bytes.len() as u64 + 64);
-        self.state.apply_frame(&bytes, place).expect("records");
-        assert_eq!(self.state.contradictions, [], "the journal contradicts itself");
-        self.frames.push((place, bytes));
-        place
-    }
-
-    pub fn read(&self, place: u64, len: u32) -> Option<Message> {
-        let at = self.frames.partition_point(|(at, _)| *at <= place).checked_sub(1)?;
-        let (at, bytes) = self.frames.get(at)?;
-        let offset = (place - at) as usize;
-        message_at(bytes.get(offset..offset + len as usize)?).ok()
-    }
-
-    /// The state anew, as a new process folds it, from a checkpoint as well as from the records.
-    fn fold(&self) -> State {
-        let mut state = State::default();
-        for (place, bytes) in &self.frames {
-            state.apply_frame(bytes, *place).expect("records");
-        }
-        let (mut copy, mut bytes) = (State::default(), Vec::new());
-        state.write(&mut |record: &Record<'_>| record.encode(&mut bytes));
-        copy.apply_frame(&bytes, u64::MAX / 2).expect("records");
-        assert_eq!(copy, state, "a checkpoint says something else");
-        assert_eq!(copy.contradictions, [], "a checkpoint contradicts itself");
-        copy
     }
 }
 
@@ -442,6 +410,7 @@ impl World {
     pub fn run<R>(&mut self, shard: usize, f: impl FnOnce(&mut Kernel, &mut Out, Time) -> R) -> R {
         self.out.shard = shard as u16;
         let result = f(&mut self.kernels[shard], &mut self.out, self.now);
+        self.out.ended_at = (self.out.batch.len(), self.out.mails.len());
         self.write();
         self.deliver_mails();
         self.check();
@@ -499,6 +468,15 @@ impl World {
 
     /// A session that outlives its link by this much.
     pub fn connect_with(&mut self, shard: usize, name: &str, access: Access, expiry: Span) -> Who {
+        self.open(shard, name, access, expiry, None)
+    }
+
+    /// One that leaves a will.
+    pub fn connect_with_will(&mut self, shard: usize, name: &str, will: Will) -> Who {
+        self.open(shard, name, Access::ALL, Span::from_secs(3600), Some(will))
+    }
+
+    fn open(&mut self, shard: usize, name: &str, access: Access, expiry: Span, will: Option<Will>) -> Who {
         let link = self.new_link();
         let open = OpenSession {
             client: name,
@@ -506,7 +484,7 @@ impl World {
             fresh: expiry == Span::ZERO,
             expiry,
             in_flight_max: None,
-            will: None,
+            will: will.map(Box::new),
             access,
             user: None,
             dialect: "none",
@@ -544,6 +522,7 @@ impl World {
             taken: VecDeque::new(),
             made: VecDeque::new(),
             held: false,
+            held_at: (0, 0),
             bytes_max: usize::MAX,
         });
         LinkId(self.out.links.len() as u32 - 1)
@@ -810,6 +789,12 @@ impl World {
         std::mem::take(&mut self.out.link(who.link).held)
     }
 
+    /// Whether it waits for all that the last command has persisted and sent to other shards.
+    pub fn was_held_behind_all(&mut self, who: Who) -> bool {
+        let ended_at = self.out.ended_at;
+        self.was_held(who) && self.out.link(who.link).held_at == ended_at
+    }
+
     /// How many more messages an output takes.
     pub fn set_room(&mut self, who: Who, room: usize) {
         self.out.link(who.link).room = room;
@@ -832,7 +817,12 @@ impl World {
     pub fn wait(&mut self, span: Span) {
         self.now += span;
         for shard in 0..self.kernels.len() {
-            self.run(shard, |kernel, out, now| kernel.on_timeout(now, out));
+            let mut has_more = true;
+            while has_more {
+                self.run(shard, |kernel, out, now| kernel.on_timeout(now, out));
+                has_more = self.kernels[shard].poll_timeout() <= self.now + Span::from_nanos(1);
+                self.now += Span::from_nanos(u64::from(has_more));
+            }
         }
     }
 

@@ -1,0 +1,43 @@
+//! What kernels have written down.
+
+use thalweg_kernel::journal::{Record, State, message_at};
+use thalweg_model::Message;
+
+/// What was written, in frames at rising places.
+#[derive(Default)]
+pub struct Disk {
+    frames: Vec<(u64, Vec<u8>)>,
+    pub state: State,
+}
+
+impl Disk {
+    /// Where it stands.
+    pub fn write(&mut self, bytes: Vec<u8>) -> u64 {
+        let place = self.frames.last().map_or(64, |(place, bytes)| place + bytes.len() as u64 + 64);
+        self.state.apply_frame(&bytes, place).expect("records");
+        assert_eq!(self.state.contradictions, [], "the journal contradicts itself");
+        self.frames.push((place, bytes));
+        place
+    }
+
+    pub fn read(&self, place: u64, len: u32) -> Option<Message> {
+        let at = self.frames.partition_point(|(at, _)| *at <= place).checked_sub(1)?;
+        let (at, bytes) = self.frames.get(at)?;
+        let offset = (place - at) as usize;
+        message_at(bytes.get(offset..offset + len as usize)?).ok()
+    }
+
+    /// The state anew, as a new process folds it, from a checkpoint as well as from the records.
+    pub fn fold(&self) -> State {
+        let mut state = State::default();
+        for (place, bytes) in &self.frames {
+            state.apply_frame(bytes, *place).expect("records");
+        }
+        let (mut copy, mut bytes) = (State::default(), Vec::new());
+        state.write(&mut |record: &Record<'_>| record.encode(&mut bytes));
+        copy.apply_frame(&bytes, u64::MAX / 2).expect("records");
+        assert_eq!(copy, state, "a checkpoint says something else");
+        assert_eq!(copy.contradictions, [], "a checkpoint contradicts itself");
+        copy
+    }
+}
