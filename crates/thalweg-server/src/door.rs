@@ -6,8 +6,10 @@ use crate::clock;
 use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
@@ -34,11 +36,13 @@ pub(crate) struct Door {
     mailbox: Mailbox,
     settings: Arc<DoorSettings>,
     exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
+    /// Set when the connection closes before the pool has answered.
+    pending: HashMap<(LinkId, u64), Arc<AtomicBool>>,
 }
 
 impl Door {
     pub(crate) fn new(pool: Arc<VaultPool>, mailbox: Mailbox) -> Self {
-        Door { pool, mailbox, settings: Arc::default(), exchanges: HashMap::new() }
+        Door { pool, mailbox, settings: Arc::default(), exchanges: HashMap::new(), pending: HashMap::new() }
     }
 
     /// From now on these settings decide.
@@ -63,32 +67,41 @@ impl Door {
         match ask {
             LoginAsk::Password { client, user, password } => {
                 let client: Arc<str> = client.into();
-                let request = LoginRequest {
-                    client_id: client.clone(),
-                    user: user.map(Into::into),
-                    password: password.map(Into::into),
-                    anonymous_allowed: self.settings.open_to_strangers.contains(&visitor.listener),
-                    certificate_name: visitor.certificate_name,
-                    peer: visitor.address,
-                    listener: visitor.listener,
-                };
+                let mut request = self.request(visitor, client.clone(), user.map(Into::into));
+                request.password = password.map(Into::into);
                 let mailbox = self.mailbox.clone();
+                let name = client.clone();
                 let reply = Box::new(move |verdict: Result<Login, Refusal>| {
-                    let (answer, ends) = answer_of(verdict, &client, None);
+                    let (answer, ends) = answer_of(verdict, &name, None);
                     mailbox.tell(ToShard::Login { link, serial, answer, ends });
                 });
-                match self.pool.submit(request, reply) {
-                    Ok(()) => None,
-                    Err(_full) => {
-                        tracing::warn!("login refused: too many wait for the vault; we are overloaded");
-                        Some((LoginAnswer::Refused(LoginRefusal::Busy), None))
-                    }
+                let abandoned = Arc::new(AtomicBool::new(false));
+                let verdict = self.pool.ask(request, abandoned.clone(), reply);
+                if verdict.is_none() {
+                    self.pending.insert((link, serial), abandoned);
                 }
+                verdict.map(|verdict| answer_of(verdict, &client, None))
             }
             LoginAsk::Proven { identity } => Some((self.proven(&identity), None)),
             LoginAsk::Exchange { client, method, data, first } => {
-                Some(self.exchange(link, serial, &client, &method, &data, first))
+                let mut request = self.request(visitor, client.into(), None);
+                // What it shows here is judged here.
+                request.certificate_name = None;
+                Some(self.exchange((link, serial), request, &method, &data, first))
             }
+        }
+    }
+
+    fn request(&self, visitor: Visitor, client_id: Arc<str>, user: Option<Arc<str>>) -> LoginRequest {
+        LoginRequest {
+            client_id,
+            user,
+            password: None,
+            anonymous_allowed: self.settings.open_to_strangers.contains(&visitor.listener),
+            certificate_name: visitor.certificate_name,
+            peer: visitor.address,
+            protocol: self.settings.protocols.get(&visitor.listener).copied().unwrap_or_default(),
+            listener: visitor.listener,
         }
     }
 
@@ -100,47 +113,74 @@ impl Door {
 
     fn exchange(
         &mut self,
-        link: LinkId,
-        serial: u64,
-        client: &str,
+        asker: (LinkId, u64),
+        mut request: LoginRequest,
         method: &str,
         data: &[u8],
         first: bool,
     ) -> (LoginAnswer, Option<Time>) {
         let vault: &Vault = self.pool.vault();
         if method != SCRAM || !self.settings.scram || !vault.has_passwords() {
+            self.refuse(&request, RefusalReason::NotAuthorized, "the authentication method is not offered");
             return (LoginAnswer::Refused(LoginRefusal::BadMethod), None);
         }
         if first {
             let mut nonce = [0; NONCE_BYTES];
             crate::random::fill(&mut nonce);
-            return match ScramServer::start(&nonce).first(data, |user| vault.scram_verifier(user)) {
-                Ok((expect, server_first)) => {
-                    self.exchanges.insert((link, serial), expect);
-                    (LoginAnswer::Continue { data: server_first.into() }, None)
-                }
+            let (expect, server_first) = match ScramServer::start(&nonce).first(data, |user| vault.scram_verifier(user))
+            {
+                Ok(begun) => begun,
                 Err(error) => {
-                    tracing::debug!(%client, %error, "login refused: the peer's SCRAM message is at fault");
-                    (LoginAnswer::Refused(LoginRefusal::NotAuthorized), None)
+                    let problem = format!("malformed SCRAM message: {error}");
+                    return self.refuse(&request, RefusalReason::NotAuthorized, problem);
                 }
             };
-        }
-        let Some(expect) = self.exchanges.remove(&(link, serial)) else {
-            return (LoginAnswer::Refused(LoginRefusal::NotAuthorized), None);
-        };
-        match expect.last(data) {
-            Ok(proven) => answer_of(vault.login_proven(&proven.user), client, Some(proven.server_final.into())),
-            Err(error) => {
-                tracing::debug!(%client, %error, "login refused: the peer's proof is wrong");
-                (LoginAnswer::Refused(LoginRefusal::BadUserOrPassword), None)
+            request.user = Some(expect.user().into());
+            if self.pool.is_held(&request) {
+                let problem = "too many failed log-ins of this user from this network; try again in some seconds";
+                return self.refuse(&request, RefusalReason::Unavailable, problem);
             }
+            self.exchanges.insert(asker, expect);
+            return (LoginAnswer::Continue { data: server_first.into() }, None);
         }
+        let Some(expect) = self.exchanges.remove(&asker) else {
+            return self.refuse(&request, RefusalReason::NotAuthorized, "no SCRAM exchange is going on");
+        };
+        request.user = Some(expect.user().into());
+        match expect.last(data) {
+            Ok(proven) => {
+                let verdict = vault.login_proven(&request, &proven.user);
+                self.pool.take_note(&request, &verdict);
+                answer_of(verdict, &request.client_id, Some(proven.server_final.into()))
+            }
+            Err(error) => self.refuse(&request, RefusalReason::BadUserOrPassword, error),
+        }
+    }
+
+    /// Refuses what the pool has not judged; it is counted and logged all the same.
+    fn refuse(
+        &self,
+        request: &LoginRequest,
+        reason: RefusalReason,
+        problem: impl Display,
+    ) -> (LoginAnswer, Option<Time>) {
+        let verdict = Err(Refusal::about(request, reason, problem));
+        self.pool.take_note(request, &verdict);
+        answer_of(verdict, &request.client_id, None)
+    }
+
+    /// The pool has answered.
+    pub(crate) fn answered(&mut self, link: LinkId, serial: u64) {
+        self.pending.remove(&(link, serial));
     }
 
     /// A connection has ended.
     pub(crate) fn forget(&mut self, link: LinkId, serial: u64) {
         if !self.exchanges.is_empty() {
             self.exchanges.remove(&(link, serial));
+        }
+        if let Some(abandoned) = self.pending.remove(&(link, serial)) {
+            abandoned.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -154,7 +194,6 @@ fn answer_of(verdict: Result<Login, Refusal>, client: &str, data: Option<Box<[u8
             (LoginAnswer::Allowed { user, access, expires: ends, data }, ends)
         }
         Err(refusal) => {
-            tracing::debug!(%client, why = %refusal, "login refused");
             let why = match refusal.reason {
                 RefusalReason::BadUserOrPassword => LoginRefusal::BadUserOrPassword,
                 RefusalReason::NotAuthorized | RefusalReason::Expired => LoginRefusal::NotAuthorized,

@@ -19,6 +19,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 pub use address::Slot;
+pub(crate) use address::network_of;
 pub use arrival::{Arrival, Deliver, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
 

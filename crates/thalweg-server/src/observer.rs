@@ -1,5 +1,6 @@
 //! Looking into a running server from other threads.
 
+use crate::access::{LoginCounts, VaultPool};
 use crate::journal::{Journal, JournalStatus};
 use crate::lobby::{LobbyCounters, LobbyCounts};
 use crate::shard::{Connections, LoopCounts, Mailbox, Ports, ToShard};
@@ -7,7 +8,7 @@ use crate::stages::Stages;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use thalweg_fronts::Links;
 use thalweg_fronts::coap::CoapCounts;
@@ -84,6 +85,8 @@ pub struct Observer {
     pub(crate) shards: Arc<[Mailbox]>,
     pub(crate) overall: Arc<Overall>,
     pub(crate) journal: Option<Arc<Journal>>,
+    /// It ends with the shards, whoever looks on.
+    pub(crate) logins: Weak<VaultPool>,
 }
 
 impl Observer {
@@ -116,6 +119,11 @@ impl Observer {
     /// What the lobby has seen.
     pub fn lobby(&self) -> LobbyCounts {
         self.overall.lobby.read()
+    }
+
+    /// What was counted of log-ins.
+    pub fn logins(&self) -> LoginCounts {
+        self.logins.upgrade().map_or_else(LoginCounts::default, |pool| pool.counts())
     }
 
     /// Whether every listener accepts, and what is acknowledged is kept.

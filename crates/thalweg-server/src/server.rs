@@ -90,6 +90,8 @@ impl Server {
         };
         let pool = VaultPool::new(vault.clone(), VAULT_THREADS_DEFAULT, VAULT_QUEUE_LIMIT_DEFAULT)
             .map_err(|error| one("cannot start the vault's threads", &error))?;
+        let pool = Arc::new(pool);
+        let logins = Arc::downgrade(&pool);
         let journal_settings = settings::journal_settings(&config, options.repair);
         let opened = match &journal_settings {
             Some(settings) => Some(journal::open(&config.data_dir, settings).map_err(|what| vec![StartError(what)])?),
@@ -108,7 +110,7 @@ impl Server {
             committer = Some((running.clone(), handle));
             journal = Some(running);
         }
-        let shards = start_shards(&config, halves, &vault, Arc::new(pool), &committer, &dtls)
+        let shards = start_shards(&config, halves, &vault, pool, &committer, &dtls)
             .map_err(|error| one("cannot start the shards' threads", &error))?;
         drop(committer);
         if let Some((parts, reader)) = restored {
@@ -129,7 +131,7 @@ impl Server {
             started_at: Instant::now(),
             listeners: RwLock::new(views(&config, &listening)),
         });
-        let observer = Observer { shards: mailboxes, overall, journal };
+        let observer = Observer { shards: mailboxes, overall, journal, logins };
         let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
         let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
         Ok(Server { observer, vault, secret, lobby, listening, dtls, shards, keeper, journal, config })

@@ -53,6 +53,8 @@ pub(crate) struct DoorSettings {
     pub(crate) scram: bool,
     /// The listeners that let in peers which offer no credentials.
     pub(crate) open_to_strangers: HashSet<Arc<str>>,
+    /// What each listener speaks, as the configuration calls it.
+    pub(crate) protocols: HashMap<Arc<str>, &'static str>,
 }
 
 /// What differs from listener to listener.
@@ -243,7 +245,12 @@ fn is_ever_synced(config: &Config) -> bool {
 
 fn door_settings(config: &Config) -> DoorSettings {
     let open = config.enabled_listeners().filter(|(_, listener)| config.admits_strangers(listener));
-    DoorSettings { scram: config.access.scram, open_to_strangers: open.map(|(name, _)| name.into()).collect() }
+    let protocols = config.enabled_listeners().map(|(name, listener)| (name.into(), listener.kind.word()));
+    DoorSettings {
+        scram: config.access.scram,
+        open_to_strangers: open.map(|(name, _)| name.into()).collect(),
+        protocols: protocols.collect(),
+    }
 }
 
 fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_kernel::{Account, GroupCounters, Kernel, Ledger, Totals};
 use thalweg_model::{Span, Time};
+use thalweg_server::access::LoginCounts;
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
 use thalweg_server::{CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoadCounts, LoopCounts, PortView};
@@ -37,6 +38,8 @@ pub struct Gathered {
     pub memory_bytes_max: usize,
     /// The lobby's counts.
     pub lobby: LobbyCounts,
+    /// The counts of log-ins.
+    pub logins: LoginCounts,
     /// Shards there are.
     pub shards: usize,
     /// The loops of the shards that answered, by shard.
@@ -214,6 +217,7 @@ impl Gathered {
             pressure: observer.pressure(),
             memory_bytes_max: observer.memory_bytes_max(),
             lobby: observer.lobby(),
+            logins: observer.logins(),
             shards: observer.shard_count(),
             journal: observer.journal(),
             resident_bytes: resident_bytes().unwrap_or(0),

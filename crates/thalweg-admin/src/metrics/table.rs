@@ -445,6 +445,15 @@ pub static METRICS: &[Metric] = metrics! {
     Counter "thalweg_lobby_turned_away_total"["reason"] in "connections":
         "Connections refused, failed or given up before they came to a shard, by reason."
         = Each(turned_away);
+    Counter "thalweg_logins_refused_total"["reason"] in "log-ins":
+        "Log-ins refused, by reason."
+        = Each(|g, show| g.logins.by_reason.iter().for_each(|(reason, count)| show(reason, *count)));
+    Counter "thalweg_logins_refused_by_protocol_total"["protocol"] in "log-ins":
+        "Log-ins refused, by protocol."
+        = Each(|g, show| g.logins.by_protocol.iter().for_each(|(protocol, count)| show(protocol, *count)));
+    Gauge "thalweg_logins_waiting" in "log-ins":
+        "Log-ins that wait for a password or token to be verified."
+        = One(|g| g.logins.waiting);
     Gauge "thalweg_lobby_waiting" in "connections":
         "Connections in handshake, or whose client is not known yet."
         = One(|g| g.lobby.waiting);

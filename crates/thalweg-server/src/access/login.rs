@@ -22,6 +22,17 @@ pub struct LoginRequest {
     pub peer: Option<IpAddr>,
     /// The listener's name in the configuration.
     pub listener: Arc<str>,
+    /// The protocol that is spoken there, as the configuration calls it.
+    pub protocol: &'static str,
+}
+
+impl LoginRequest {
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        let password = self.password.as_ref().map_or(0, |password| password.len());
+        size_of::<Self>() + self.client_id.len() + text(&self.user) + text(&self.certificate_name) + password
+    }
 }
 
 impl fmt::Debug for LoginRequest {
@@ -34,6 +45,7 @@ impl fmt::Debug for LoginRequest {
             .field("anonymous_allowed", &self.anonymous_allowed)
             .field("peer", &self.peer)
             .field("listener", &self.listener)
+            .field("protocol", &self.protocol)
             .finish()
     }
 }
@@ -71,7 +83,45 @@ pub enum RefusalReason {
     Unavailable,
 }
 
+impl RefusalReason {
+    /// All, in the order of their numbers.
+    pub const ALL: [RefusalReason; 4] = [
+        RefusalReason::BadUserOrPassword,
+        RefusalReason::NotAuthorized,
+        RefusalReason::Expired,
+        RefusalReason::Unavailable,
+    ];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            RefusalReason::BadUserOrPassword => "bad_credentials",
+            RefusalReason::NotAuthorized => "not_authorized",
+            RefusalReason::Expired => "expired",
+            RefusalReason::Unavailable => "unavailable",
+        }
+    }
+}
+
 impl Refusal {
+    /// A refusal of a peer's request: the text for the log says who asked, quoted and cut, so that names cannot forge a
+    /// log line.
+    pub fn about(request: &LoginRequest, reason: RefusalReason, problem: impl fmt::Display) -> Self {
+        let quoted = |name: &str| match name.char_indices().nth(LOGGED_CHARS_LIMIT) {
+            None => format!("{name:?}"),
+            Some((cut, _)) => format!("{:?}…", name.get(..cut).unwrap_or("")),
+        };
+        let mut log = format!("client {}", quoted(&request.client_id));
+        if let Some(user) = &request.user {
+            log += &format!(", user {}", quoted(user));
+        }
+        if let Some(peer) = request.peer {
+            log += &format!(", from {peer}");
+        }
+        log += &format!(", on listener {}: {problem}", request.listener);
+        Refusal::new(reason, log)
+    }
+
     /// A refusal with its text for the log.
     pub fn new(reason: RefusalReason, log: impl Into<String>) -> Self {
         Refusal { reason, log: log.into() }
@@ -85,3 +135,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// Of a client id or user name at most so many characters are logged.
+const LOGGED_CHARS_LIMIT: usize = 80;

@@ -6,6 +6,8 @@
 
 mod acl_file;
 mod error;
+mod failures;
+mod fair_queue;
 mod jwt;
 mod jwt_signature;
 mod login;
@@ -25,6 +27,6 @@ pub use password_file::{
     PasswordFile, add_password, add_scram_verifier, delete_user, hash_password, user_name_problem,
 };
 pub use password_hash::PasswordHash;
-pub use pool::{Full, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool};
+pub use pool::{LoginCounts, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool};
 pub use settings::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
 pub use vault::{Moment, Vault};

@@ -21,6 +21,8 @@ pub struct PasswordFile {
     entries: Vec<Entry>,
     /// Where each user's entry is.
     places: HashMap<Box<str>, usize>,
+    /// Which entries have a SCRAM verifier, in order.
+    with_scram: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,11 @@ impl PasswordFile {
             }
         }
         match errors.is_empty() {
-            true => Ok(file),
+            true => {
+                let has_scram = |place: &usize| file.entries.get(*place).is_some_and(|entry| entry.scram.is_some());
+                file.with_scram = (0..file.entries.len()).filter(has_scram).collect();
+                Ok(file)
+            }
             false => Err(errors),
         }
     }
@@ -117,8 +123,8 @@ impl PasswordFile {
     }
 
     fn scram_decoy(&self, secret: &[u8; 32], user: &str) -> Option<&ScramVerifier> {
-        let verifiers = || self.entries.iter().filter_map(|entry| entry.scram.as_ref()?.scram());
-        verifiers().nth(pick(secret, user, verifiers().count())?)
+        let place = self.with_scram.get(pick(secret, user, self.with_scram.len())?)?;
+        self.entries.get(*place)?.scram.as_ref()?.scram()
     }
 }
 

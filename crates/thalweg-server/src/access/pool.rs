@@ -1,28 +1,43 @@
 //! A few threads that verify credentials, so that no event loop waits for a slow hash.
+//!
+//! Three things keep one peer from taking them all: what is known already is answered before the queue; the queue takes
+//! turns between networks and users; and who has failed repeatedly waits longer before each next attempt.
 
+use super::failures::{Failures, LogLine};
+use super::fair_queue::{Asker, Bounds, FairQueue, Verdict};
 use super::{Login, LoginRequest, Moment, Refusal, RefusalReason, Vault};
-use std::collections::VecDeque;
+use crate::lobby::network_of;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// How the answer leaves the pool: it typically sends on a channel and wakes an event loop. It must not block. It is
-/// called on a vault thread, or on the thread that shuts the pool down.
+/// called on a vault thread, or on the thread that shuts the pool down or fills its queue.
 pub type Reply = Box<dyn FnOnce(Result<Login, Refusal>) + Send>;
 
 /// Threads around one [`Vault`], with a bounded queue in front of them.
 ///
-/// Every accepted request is answered exactly once, also when the pool shuts down or a check panics. Dropping the
-/// pool shuts it down, which joins the threads: a reply must not own the pool.
+/// Every queued request is answered exactly once, also when the pool shuts down or a check panics, unless it was
+/// abandoned. Dropping the pool shuts it down, which joins the threads: a reply must not own the pool.
 pub struct VaultPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The queue is full (or the pool is shutting down): the broker is overloaded, the peer should try again later.
-/// The reply was dropped unused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+/// Counts of log-ins since the start.
+#[derive(Clone, Debug, Default)]
+pub struct LoginCounts {
+    /// Requests that wait for a vault thread, now.
+    pub waiting: u64,
+    /// Refused log-ins by reason: every reason, also those that have not occurred.
+    pub by_reason: Vec<(&'static str, u64)>,
+    /// Refused log-ins by protocol: those that have occurred.
+    pub by_protocol: BTreeMap<&'static str, u64>,
+}
 
 /// Threads, unless somebody wants another number.
 pub const VAULT_THREADS_DEFAULT: usize = 2;
@@ -30,23 +45,43 @@ pub const VAULT_THREADS_DEFAULT: usize = 2;
 /// Waiting requests, unless somebody wants another number: a reconnect storm of 10,000 fits.
 pub const VAULT_QUEUE_LIMIT_DEFAULT: usize = 16_384;
 
+/// Bytes of waiting requests: passwords may have 64 KiB.
+const QUEUE_BYTES_MAX: usize = 32 << 20;
+
 struct Shared {
     vault: Arc<Vault>,
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
     work: Condvar,
-    queue_limit: usize,
+    /// Makes hashes of user names that peers cannot foresee.
+    hasher: RandomState,
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<(LoginRequest, Reply)>,
+struct State {
+    queue: FairQueue<Waiting>,
+    failures: Failures,
+    by_reason: [u64; RefusalReason::ALL.len()],
+    by_protocol: BTreeMap<&'static str, u64>,
     closed: bool,
+}
+
+struct Waiting {
+    request: LoginRequest,
+    abandoned: Arc<AtomicBool>,
+    reply: Reply,
 }
 
 impl VaultPool {
     /// Starts `threads` (at least one) threads; at most `queue_limit` requests wait for them.
     pub fn new(vault: Arc<Vault>, threads: usize, queue_limit: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { vault, queue: Mutex::default(), work: Condvar::new(), queue_limit });
+        let state = State {
+            queue: FairQueue::new(Bounds { count: queue_limit, bytes: QUEUE_BYTES_MAX }),
+            failures: Failures::default(),
+            by_reason: Default::default(),
+            by_protocol: BTreeMap::new(),
+            closed: false,
+        };
+        let shared =
+            Arc::new(Shared { vault, state: Mutex::new(state), work: Condvar::new(), hasher: RandomState::new() });
         // Threads join the pool as they start, so that a failure to start the next one stops the earlier ones.
         let mut pool = VaultPool { shared, threads: Vec::new() };
         for index in 0..threads.max(1) {
@@ -58,16 +93,48 @@ impl VaultPool {
         Ok(pool)
     }
 
-    /// Queues a request; `reply` is called on a vault thread. Never blocks for longer than the queue's lock.
-    pub fn submit(&self, request: LoginRequest, reply: Reply) -> Result<(), Full> {
-        let mut queue = self.shared.lock();
-        if queue.closed || queue.waiting.len() >= self.shared.queue_limit {
-            return Err(Full);
+    /// Answers what takes no time. Everything else is queued, and `reply` is called later, unless `abandoned` is set
+    /// first: then the request is dropped without an answer. Never blocks for longer than the queue's lock.
+    pub fn ask(
+        &self,
+        request: LoginRequest,
+        abandoned: Arc<AtomicBool>,
+        reply: Reply,
+    ) -> Option<Result<Login, Refusal>> {
+        let shared = &self.shared;
+        let moment = Moment::now();
+        if let Some(verdict) = shared.vault.check_known(&request, moment) {
+            shared.take_note(&request, &verdict, moment.instant);
+            return Some(verdict);
         }
-        queue.waiting.push_back((request, reply));
-        drop(queue);
-        self.shared.work.notify_one();
-        Ok(())
+        let (asker, bytes) = (shared.asker(&request), request.bytes());
+        let lost = {
+            let mut state = shared.lock();
+            if state.closed {
+                return Some(Err(shutting_down()));
+            }
+            state.queue.push(asker, bytes, Waiting { request, abandoned, reply })
+        };
+        shared.work.notify_one();
+        for Waiting { request, abandoned, reply } in lost {
+            if !abandoned.load(Ordering::Relaxed) {
+                let refusal = Refusal::about(&request, RefusalReason::Unavailable, "too many log-ins wait");
+                shared.note_refusal(&request, &refusal, moment.instant);
+                answer(reply, Err(refusal));
+            }
+        }
+        None
+    }
+
+    /// Whether a peer has failed so often that its next attempt has to wait. For log-ins that are judged elsewhere.
+    pub fn is_held(&self, request: &LoginRequest) -> bool {
+        let asker = self.shared.asker(request);
+        self.shared.lock().failures.held_until(asker, Instant::now()).is_some()
+    }
+
+    /// Counts and logs the verdict on a log-in that was judged elsewhere.
+    pub fn take_note(&self, request: &LoginRequest, verdict: &Result<Login, Refusal>) {
+        self.shared.take_note(request, verdict, Instant::now());
     }
 
     /// The vault the threads ask.
@@ -75,9 +142,15 @@ impl VaultPool {
         &self.shared.vault
     }
 
-    /// How many requests wait.
-    pub fn waiting(&self) -> usize {
-        self.shared.lock().waiting.len()
+    /// What was counted.
+    pub fn counts(&self) -> LoginCounts {
+        let state = self.shared.lock();
+        let names = RefusalReason::ALL.iter().map(|reason| reason.name());
+        LoginCounts {
+            waiting: state.queue.len() as u64,
+            by_reason: names.zip(state.by_reason).collect(),
+            by_protocol: state.by_protocol.clone(),
+        }
     }
 
     /// Answers what waits with [`RefusalReason::Unavailable`], finishes what has begun, and joins the threads.
@@ -89,13 +162,13 @@ impl VaultPool {
 impl Drop for VaultPool {
     fn drop(&mut self) {
         let waiting = {
-            let mut queue = self.shared.lock();
-            queue.closed = true;
-            std::mem::take(&mut queue.waiting)
+            let mut state = self.shared.lock();
+            state.closed = true;
+            state.queue.drain()
         };
         self.shared.work.notify_all();
-        for (_, reply) in waiting {
-            answer(reply, Err(Refusal::new(RefusalReason::Unavailable, "the broker is shutting down")));
+        for Waiting { reply, .. } in waiting {
+            answer(reply, Err(shutting_down()));
         }
         for thread in self.threads.drain(..) {
             // A vault thread catches panics of its work; one that ended anyhow has nothing left to say.
@@ -106,32 +179,91 @@ impl Drop for VaultPool {
 
 impl Shared {
     fn work_until_closed(&self) {
-        while let Some((request, reply)) = self.next() {
+        while let Some(Waiting { request, reply, .. }) = self.next() {
             let verdict = catch_unwind(AssertUnwindSafe(|| self.vault.check_at(&request, Moment::now())));
             let verdict = verdict.unwrap_or_else(|_| {
-                Err(Refusal::new(RefusalReason::Unavailable, "checking the credentials failed: a bug in the broker"))
+                let words = "checking the credentials failed: a bug in the broker";
+                Err(Refusal::about(&request, RefusalReason::Unavailable, words))
             });
+            self.take_note(&request, &verdict, Instant::now());
             answer(reply, verdict);
         }
     }
 
-    fn next(&self) -> Option<(LoginRequest, Reply)> {
-        let mut queue = self.lock();
+    fn next(&self) -> Option<Waiting> {
+        let mut state = self.lock();
         loop {
-            if let Some(next) = queue.waiting.pop_front() {
-                return Some(next);
+            let now = Instant::now();
+            let State { queue, failures, .. } = &mut *state;
+            let mut soonest: Option<Instant> = None;
+            let next = queue.pop(|asker, waiting| {
+                if waiting.abandoned.load(Ordering::Relaxed) {
+                    return Verdict::Drop;
+                }
+                match failures.held_until(asker, now) {
+                    None => Verdict::Take,
+                    Some(until) => {
+                        soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));
+                        Verdict::Hold
+                    }
+                }
+            });
+            if let Some((_, waiting)) = next {
+                return Some(waiting);
             }
-            if queue.closed {
+            if state.closed {
                 return None;
             }
-            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            state = match soonest {
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let wait = until.saturating_duration_since(now);
+                    self.work.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing panics while the lock is held, and a queue is whole between any two of its operations.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take_note(&self, request: &LoginRequest, verdict: &Result<Login, Refusal>, now: Instant) {
+        match verdict {
+            Ok(Login { user: None, .. }) => {}
+            Ok(_) => self.lock().failures.forgive(self.asker(request)),
+            Err(refusal) => self.note_refusal(request, refusal, now),
+        }
     }
+
+    fn note_refusal(&self, request: &LoginRequest, refusal: &Refusal, now: Instant) {
+        let asker = self.asker(request);
+        let mut state = self.lock();
+        state.by_reason[refusal.reason as usize] += 1;
+        *state.by_protocol.entry(request.protocol).or_default() += 1;
+        let line = match refusal.reason {
+            // That was our fault, not the peer's.
+            RefusalReason::Unavailable => state.failures.line(now),
+            _ => state.failures.note(asker, now),
+        };
+        drop(state);
+        let protocol = request.protocol;
+        match line {
+            Some(LogLine { failures, left_out }) => {
+                tracing::warn!(protocol, failures, left_out, "log-in refused: {refusal}");
+            }
+            None => tracing::debug!(protocol, "log-in refused: {refusal}"),
+        }
+    }
+
+    fn asker(&self, request: &LoginRequest) -> Asker {
+        Asker { network: request.peer.map(network_of), user: self.hasher.hash_one(&request.user) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held, and the state is whole between any two of its operations.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shutting_down() -> Refusal {
+    Refusal::new(RefusalReason::Unavailable, "the broker is shutting down")
 }
 
 /// A reply that panics must not take a vault thread, and with it a share of all later logins, along.

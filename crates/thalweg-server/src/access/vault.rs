@@ -8,7 +8,6 @@ use super::{
     AccessError, AccessSettings, AclFile, Login, LoginRequest, PasswordFile, Refusal, RefusalReason, TokenError,
     TokenKeys,
 };
-use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
@@ -53,6 +52,12 @@ struct Loaded {
     without_rules: Arc<Rules>,
 }
 
+/// What takes time to verify.
+enum Proof<'a> {
+    Token(&'a [u8]),
+    Password(&'a Arc<str>, &'a [u8]),
+}
+
 impl Vault {
     /// Reads everything the settings name; all faults at once, not only the first.
     pub fn load(settings: &AccessSettings) -> Result<Self, Vec<AccessError>> {
@@ -84,31 +89,18 @@ impl Vault {
     /// Judges a peer at a given moment.
     pub fn check_at(&self, request: &LoginRequest, moment: Moment) -> Result<Login, Refusal> {
         let loaded = self.loaded();
-        let password = request.password.as_deref();
-        if let Some(name) = &request.certificate_name {
-            return Ok(loaded.login(Some(name.clone())));
-        }
-        let offers_nothing = request.user.as_deref().is_none_or(str::is_empty) && password.is_none_or(<[u8]>::is_empty);
-        if offers_nothing || !loaded.knows_anybody() {
-            return match request.anonymous_allowed {
-                true => Ok(loaded.login(None)),
-                false => Err(refuse(request, RefusalReason::NotAuthorized, "the anonymous are not allowed here")),
-            };
-        }
-        match (&request.user, password) {
-            (_, Some(token)) if loaded.tokens.is_some() && looks_like_token(token) => {
-                loaded.check_token(request, token, moment)
+        match loaded.check_known(request, moment) {
+            Ok(verdict) => verdict,
+            Err(Proof::Token(token)) => loaded.check_token(request, token, moment),
+            Err(Proof::Password(user, password)) => {
+                loaded.verdict(request, user, loaded.verify(&self.secret, user, password, moment.instant))
             }
-            (_, Some(_)) if loaded.requires_token() => {
-                Err(refuse(request, RefusalReason::BadUserOrPassword, "the password is not a token"))
-            }
-            (Some(user), Some(password)) => match loaded.verify(&self.secret, user, password, moment.instant) {
-                true => Ok(loaded.login(Some(user.clone()))),
-                false => Err(refuse(request, RefusalReason::BadUserOrPassword, "wrong password or unknown user")),
-            },
-            (Some(_), None) => Err(refuse(request, RefusalReason::BadUserOrPassword, "a user name without a password")),
-            (None, _) => Err(refuse(request, RefusalReason::BadUserOrPassword, "a password without a user name")),
         }
+    }
+
+    /// The same, if that takes no hash and no signature.
+    pub fn check_known(&self, request: &LoginRequest, moment: Moment) -> Option<Result<Login, Refusal>> {
+        self.loaded().check_known(request, moment).ok()
     }
 
     /// What SCRAM compares a user's proof with; an unknown user's cannot be told from a known one's. Cheap.
@@ -126,12 +118,12 @@ impl Vault {
     }
 
     /// The login of a user whom SCRAM has shown to be who they say; refused if a reload has removed them since.
-    pub fn login_proven(&self, user: &Arc<str>) -> Result<Login, Refusal> {
+    pub fn login_proven(&self, request: &LoginRequest, user: &Arc<str>) -> Result<Login, Refusal> {
         let loaded = self.loaded();
         let is_known = loaded.passwords.as_ref().is_some_and(|passwords| passwords.contains(user));
         match is_known && !loaded.requires_token() {
             true => Ok(loaded.login(Some(user.clone()))),
-            false => Err(Refusal::new(RefusalReason::NotAuthorized, format!("user {user:?} was removed meanwhile"))),
+            false => Err(Refusal::about(request, RefusalReason::NotAuthorized, "the user was removed meanwhile")),
         }
     }
 
@@ -178,6 +170,45 @@ impl Loaded {
         })
     }
 
+    /// Judges what can be judged at once; otherwise says what is to be verified.
+    fn check_known<'a>(&self, request: &'a LoginRequest, moment: Moment) -> Result<Result<Login, Refusal>, Proof<'a>> {
+        let password = request.password.as_deref();
+        if let Some(name) = &request.certificate_name {
+            return Ok(Ok(self.login(Some(name.clone()))));
+        }
+        let offers_nothing = request.user.as_deref().is_none_or(str::is_empty) && password.is_none_or(<[u8]>::is_empty);
+        if offers_nothing || !self.knows_anybody() {
+            return Ok(match request.anonymous_allowed {
+                true => Ok(self.login(None)),
+                false => {
+                    Err(Refusal::about(request, RefusalReason::NotAuthorized, "the anonymous are not allowed here"))
+                }
+            });
+        }
+        let bad = |problem: &str| Ok(Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem)));
+        match (&request.user, password) {
+            (_, Some(token)) if self.tokens.is_some() && looks_like_token(token) => Err(Proof::Token(token)),
+            (_, Some(_)) if self.requires_token() => bad("the password is not a token"),
+            (Some(user), Some(password)) => match &self.passwords {
+                None => bad("there are no passwords, only tokens"),
+                Some(_) => match self.verdicts.recall(user, password, moment.instant) {
+                    Some(verdict) => Ok(self.verdict(request, user, verdict)),
+                    None => Err(Proof::Password(user, password)),
+                },
+            },
+            (Some(_), None) => bad("a user name without a password"),
+            (None, _) => bad("a password without a user name"),
+        }
+    }
+
+    fn verdict(&self, request: &LoginRequest, user: &Arc<str>, is_right: bool) -> Result<Login, Refusal> {
+        let problem = "wrong password or unknown user";
+        match is_right {
+            true => Ok(self.login(Some(user.clone()))),
+            false => Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem)),
+        }
+    }
+
     fn requires_token(&self) -> bool {
         self.tokens.as_ref().is_some_and(TokenKeys::are_required)
     }
@@ -193,7 +224,7 @@ impl Loaded {
 
     fn check_token(&self, request: &LoginRequest, token: &[u8], moment: Moment) -> Result<Login, Refusal> {
         let Some(tokens) = &self.tokens else {
-            return Err(refuse(request, RefusalReason::BadUserOrPassword, "tokens are not accepted"));
+            return Err(Refusal::about(request, RefusalReason::BadUserOrPassword, "tokens are not accepted"));
         };
         let claims = tokens.check(token, moment.unix_seconds).map_err(|error| {
             let reason = match error {
@@ -201,12 +232,12 @@ impl Loaded {
                 TokenError::BadClaim(_) => RefusalReason::NotAuthorized,
                 _ => RefusalReason::BadUserOrPassword,
             };
-            refuse(request, reason, error)
+            Refusal::about(request, reason, error)
         })?;
         let claimed = request.user.as_deref().filter(|user| !user.is_empty());
         if tokens.user_must_match() && claimed.is_some_and(|user| *user != *claims.user) {
             let problem = format!("the token is user {:?}'s", claims.user);
-            return Err(refuse(request, RefusalReason::BadUserOrPassword, problem));
+            return Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem));
         }
         let rules = claims.rules.unwrap_or_else(|| self.rules(Some(&claims.user)));
         Ok(Login { user: Some(claims.user), rules, expires_at_unix: claims.expires_at_unix })
@@ -230,26 +261,6 @@ fn without_rules(settings: &AccessSettings) -> Rules {
         }
     }
 }
-
-/// Names are the peer's words: quoted and escaped, so that they cannot forge a log line, and cut.
-fn refuse(request: &LoginRequest, reason: RefusalReason, problem: impl fmt::Display) -> Refusal {
-    let quoted = |name: &str| match name.char_indices().nth(LOGGED_CHARS_LIMIT) {
-        None => format!("{name:?}"),
-        Some((cut, _)) => format!("{:?}…", name.get(..cut).unwrap_or("")),
-    };
-    let mut log = format!("client {}", quoted(&request.client_id));
-    if let Some(user) = &request.user {
-        log += &format!(", user {}", quoted(user));
-    }
-    if let Some(peer) = request.peer {
-        log += &format!(", from {peer}");
-    }
-    log += &format!(", on listener {}: {problem}", request.listener);
-    Refusal::new(reason, log)
-}
-
-/// Of a client id or user name at most so many characters are logged.
-const LOGGED_CHARS_LIMIT: usize = 80;
 
 #[cfg(test)]
 #[path = "vault_tests.rs"]

@@ -1,10 +1,10 @@
 //! Tests of the vault and its pool.
 
-use super::super::{TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool, password_file};
+use super::super::{Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool, password_file};
 use super::*;
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg_kernel::access::Permission;
@@ -67,6 +67,7 @@ fn request(user: Option<&str>, password: Option<&str>) -> LoginRequest {
         anonymous_allowed: true,
         peer: Some([127, 0, 0, 1].into()),
         listener: "mqtt".into(),
+        protocol: "mqtt",
     }
 }
 
@@ -203,7 +204,7 @@ fn a_reload_takes_effect_at_once_and_a_faulty_one_not_at_all() {
     files.write("acl", ACL);
     vault.reload(&files.settings()).expect("loads");
     assert_eq!(check(&vault, &alice), Err(BadUserOrPassword), "the remembered verdict is gone too");
-    assert!(vault.login_proven(&"alice".into()).is_err());
+    assert!(vault.login_proven(&request(Some("alice"), None), &"alice".into()).is_err());
 }
 
 #[test]
@@ -229,7 +230,10 @@ fn scram_verifiers_come_from_the_file_and_fakes_stay_the_same_over_a_reload() {
     assert!(!fake.verify(b"pencil"));
     vault.reload(&files.settings()).expect("loads");
     assert_eq!(fake, vault.scram_verifier("nobody"));
-    assert_eq!(vault.login_proven(&"alice".into()).expect("in").user.as_deref(), Some("alice"));
+    assert_eq!(
+        vault.login_proven(&request(Some("alice"), None), &"alice".into()).expect("in").user.as_deref(),
+        Some("alice")
+    );
 }
 
 #[test]
@@ -246,55 +250,131 @@ fn refusals_tell_the_log_who_and_where_but_never_the_password() {
     assert!(!format!("{:?}", request(None, Some("hunter2"))).contains("hunter2"));
 }
 
+/// How long a thread may take for what it does at once.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks without a way to give up.
+fn ask(pool: &VaultPool, request: LoginRequest, reply: Reply) -> Option<Result<Login, Refusal>> {
+    pool.ask(request, Arc::default(), reply)
+}
+
+/// A pool whose only thread stands still in a reply until the sender goes.
+fn held_up(files: &Files, queue_limit: usize) -> (VaultPool, mpsc::Sender<()>) {
+    let vault = Arc::new(Vault::load(&files.settings()).expect("loads"));
+    let pool = VaultPool::new(vault, 1, queue_limit).expect("starts");
+    let (hold, held) = mpsc::channel::<()>();
+    let (busy, is_busy) = mpsc::channel();
+    let block = Box::new(move |_: Result<Login, Refusal>| {
+        let _ = busy.send(());
+        let _ = held.recv_timeout(PATIENCE);
+    });
+    assert!(ask(&pool, request(Some("alice"), Some("correct horse")), block).is_none(), "nothing is known yet");
+    is_busy.recv_timeout(PATIENCE).expect("the thread works");
+    (pool, hold)
+}
+
+fn from(network: u8, user: &str) -> LoginRequest {
+    LoginRequest { peer: Some([10, 0, 0, network].into()), ..request(Some(user), Some("wrong")) }
+}
+
 #[test]
 fn the_pool_answers_every_accepted_request_once() {
     let files = Files::new();
     let pool = VaultPool::new(Arc::new(Vault::load(&files.settings()).expect("loads")), 2, 64).expect("starts");
     let (sender, receiver) = mpsc::channel();
-    let mut accepted = 0;
     for number in 0..50 {
-        let sender = sender.clone();
-        let password = if number % 2 == 0 { "correct horse" } else { "wrong" };
+        let is_right = number % 2 == 0;
+        let (sender, now) = (sender.clone(), sender.clone());
         let reply = Box::new(move |verdict: Result<Login, Refusal>| {
-            let _ = sender.send((number % 2 == 0, verdict.is_ok()));
+            let _ = sender.send((is_right, verdict.is_ok()));
         });
-        pool.submit(request(Some("alice"), Some(password)), reply).expect("there is room");
-        accepted += 1;
+        let password = if is_right { "correct horse" } else { "wrong" };
+        if let Some(verdict) = ask(&pool, request(Some("alice"), Some(password)), reply) {
+            let _ = now.send((is_right, verdict.is_ok()));
+        }
     }
     drop(sender);
-    let answers: Vec<_> = receiver.iter().take(accepted).collect();
-    assert_eq!(answers.len(), accepted);
+    let answers: Vec<_> = receiver.iter().collect();
+    assert_eq!(answers.len(), 50);
     assert!(answers.iter().all(|(right, verdict)| right == verdict));
     pool.shutdown();
 }
 
 #[test]
-fn a_full_pool_says_so_and_a_closing_one_answers_what_waits() {
-    let vault = Arc::new(Vault::load(&AccessSettings::default()).expect("loads"));
-    let pool = VaultPool::new(vault, 1, 2).expect("starts");
+fn what_is_known_is_answered_before_the_queue() {
+    let files = Files::new();
+    let (pool, _hold) = held_up(&files, 2);
+    let known = |user, password| {
+        let unused = Box::new(|_: Result<Login, Refusal>| panic!("it was answered at once"));
+        ask(&pool, request(user, password), unused).map(|verdict| verdict.map(|login| login.user))
+    };
+    let alice: Option<Arc<str>> = Some("alice".into());
+    assert_eq!(known(Some("alice"), Some("correct horse")), Some(Ok(alice)), "verified a moment ago");
+    assert_eq!(known(None, None), Some(Ok(None)), "the anonymous show nothing that could be verified");
+    let refused = known(Some("alice"), None).and_then(Result::err);
+    assert_eq!(refused.map(|refusal| refusal.reason), Some(BadUserOrPassword));
+    assert_eq!(pool.counts().waiting, 0);
+}
+
+#[test]
+fn a_flood_from_one_network_delays_others_by_one_request() {
+    let files = Files::new();
+    let (pool, hold) = held_up(&files, 1_000);
     let (sender, receiver) = mpsc::channel();
-    let (hold, held) = mpsc::channel::<()>();
-    let (busy, is_busy) = mpsc::channel();
-    // The only thread is held up inside the first reply.
-    let block = Box::new(move |_: Result<Login, Refusal>| {
-        let _ = busy.send(());
-        let _ = held.recv_timeout(Duration::from_secs(30));
-    });
-    pool.submit(request(None, None), block).expect("there is room");
-    is_busy.recv_timeout(Duration::from_secs(30)).expect("the thread works");
-    let submit = || {
+    let submit = |request: LoginRequest, number: u32| {
+        let sender = sender.clone();
+        let reply = Box::new(move |_: Result<Login, Refusal>| _ = sender.send(number));
+        assert!(ask(&pool, request, reply).is_none());
+    };
+    (0..40).for_each(|number| submit(from(1, &format!("user{number}")), number));
+    (100..140).for_each(|number| submit(from(1, "bob"), number));
+    submit(from(2, "bob"), 1_000);
+    drop(hold);
+    drop(sender);
+    let order: Vec<u32> = receiver.iter().take(2).collect();
+    assert_eq!(order, [0, 1_000]);
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_worked_off() {
+    let files = Files::new();
+    let (pool, hold) = held_up(&files, 1_000);
+    let (sender, receiver) = mpsc::channel();
+    for number in 0..100 {
+        let (sender, abandoned) = (sender.clone(), Arc::new(AtomicBool::new(false)));
+        let reply = Box::new(move |_: Result<Login, Refusal>| _ = sender.send(number));
+        assert!(pool.ask(from(1, &format!("user{number}")), abandoned.clone(), reply).is_none());
+        abandoned.store(number != 70, Ordering::Relaxed);
+    }
+    drop(hold);
+    drop(sender);
+    assert_eq!(receiver.iter().collect::<Vec<_>>(), [70]);
+    let counts = pool.counts();
+    assert_eq!((counts.waiting, counts.by_reason[0]), (0, ("bad_credentials", 1)));
+    assert_eq!(counts.by_protocol.into_iter().collect::<Vec<_>>(), [("mqtt", 1)]);
+}
+
+#[test]
+fn a_full_pool_says_so_to_who_asks_most_and_a_closing_one_answers_what_waits() {
+    let files = Files::new();
+    let (pool, hold) = held_up(&files, 2);
+    let (sender, receiver) = mpsc::channel();
+    let submit = |request: LoginRequest, number: u32| {
         let sender = sender.clone();
         let reply = move |verdict: Result<Login, Refusal>| {
-            let _ = sender.send(verdict.err().map(|refusal| refusal.reason));
+            let _ = sender.send((number, verdict.err().map(|refusal| refusal.reason)));
         };
-        pool.submit(request(None, None), Box::new(reply))
+        assert!(ask(&pool, request, Box::new(reply)).is_none());
     };
-    assert_eq!((submit(), submit()), (Ok(()), Ok(())));
-    assert!(submit().is_err());
-    assert_eq!(pool.waiting(), 2);
+    submit(from(1, "a"), 1);
+    submit(from(1, "b"), 2);
+    submit(from(2, "c"), 3);
+    let lost = receiver.recv_timeout(PATIENCE).expect("somebody lost");
+    assert!(matches!(lost, (1 | 2, Some(Unavailable))), "{lost:?}");
+    assert_eq!(pool.counts().waiting, 2);
     let closer = std::thread::spawn(move || pool.shutdown());
     for _ in 0..2 {
-        assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(Some(Unavailable)));
+        assert_eq!(receiver.recv_timeout(PATIENCE).map(|(_, reason)| reason), Ok(Some(Unavailable)));
     }
     drop(hold);
     closer.join().expect("all threads end");
@@ -302,15 +382,15 @@ fn a_full_pool_says_so_and_a_closing_one_answers_what_waits() {
 
 #[test]
 fn a_reply_that_panics_does_not_cost_a_thread() {
-    let vault = Arc::new(Vault::load(&AccessSettings::default()).expect("loads"));
-    let pool = VaultPool::new(vault, 1, 8).expect("starts");
+    let files = Files::new();
+    let pool = VaultPool::new(Arc::new(Vault::load(&files.settings()).expect("loads")), 1, 8).expect("starts");
     // `resume_unwind` unwinds like a panic, without its message in the test output.
     let unwinding = Box::new(|_: Result<Login, Refusal>| std::panic::resume_unwind(Box::new("a bug elsewhere")));
-    pool.submit(request(None, None), unwinding).expect("there is room");
+    assert!(ask(&pool, request(Some("alice"), Some("wrong")), unwinding).is_none());
     let (sender, receiver) = mpsc::channel();
     let reply = move |verdict: Result<Login, Refusal>| {
         let _ = sender.send(verdict.is_ok());
     };
-    pool.submit(request(None, None), Box::new(reply)).expect("there is room");
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(true));
+    assert!(ask(&pool, request(Some("alice"), Some("correct horse")), Box::new(reply)).is_none());
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(true));
 }

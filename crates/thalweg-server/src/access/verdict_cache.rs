@@ -39,6 +39,14 @@ impl VerdictCache {
         VerdictCache { secret, ttl, count_limit, verdicts: Mutex::default() }
     }
 
+    /// The remembered verdict, if there is one.
+    pub fn recall(&self, user: &str, password: &[u8], now: Instant) -> Option<bool> {
+        if self.ttl.is_zero() || self.count_limit == 0 {
+            return None;
+        }
+        self.remembered(&self.key(user, password), now)
+    }
+
     /// The remembered verdict, or `verify`'s, which runs outside the lock and is remembered.
     pub fn verdict(&self, user: &str, password: &[u8], now: Instant, verify: impl FnOnce() -> bool) -> bool {
         if self.ttl.is_zero() || self.count_limit == 0 {

@@ -340,6 +340,7 @@ impl Shard {
     }
 
     fn on_login(&mut self, link: LinkId, serial: u64, answer: LoginAnswer, ends: Option<Time>) {
+        self.door.answered(link, serial);
         self.on_login_now(link, serial, answer, ends);
         if self.serial_of(link) == Some(serial) {
             self.go_on(link);
@@ -351,8 +352,13 @@ impl Shard {
         if self.serial_of(link) != Some(serial) {
             return;
         }
-        if let Some(ends) = ends {
-            self.wheel.set(ends, link, serial, Deadline::LoginEnds);
+        if matches!(answer, LoginAnswer::Allowed { .. }) {
+            if let Some(connection) = self.connections.get_mut(link) {
+                connection.login_ends = ends.unwrap_or(Time::NEVER);
+            }
+            if let Some(ends) = ends {
+                self.wheel.set(ends, link, serial, Deadline::LoginEnds);
+            }
         }
         self.links.on_login(link, answer, self.now, &mut self.kernel);
         self.watch_life(link);
@@ -396,6 +402,7 @@ impl Shard {
                 paused_by: 0,
                 waiters: Vec::new(),
                 stalled_since: None,
+                login_ends: Time::NEVER,
                 slow: false,
                 silence_watched: false,
                 idle_watched: false,
@@ -490,7 +497,12 @@ impl Shard {
                     }
                     self.go_on(id);
                 }
-                Deadline::LoginEnds => self.links.on_login_expired(id, &mut self.kernel, now),
+                Deadline::LoginEnds => {
+                    // Credentials that were renewed meanwhile have a later end, and a timer of their own.
+                    if self.connections.get_mut(id).is_some_and(|connection| connection.login_ends <= now) {
+                        self.links.on_login_expired(id, &mut self.kernel, now);
+                    }
+                }
                 Deadline::Close => self.close(id),
             }
         }

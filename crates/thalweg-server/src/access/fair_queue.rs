@@ -1,0 +1,284 @@
+//! A bounded queue that takes turns: between networks, and within a network between users.
+//!
+//! One network that asks a thousand times delays another by one request. When the queue is full, the oldest request of
+//! the user with most requests in the network with most is lost, never the newcomer for its own sake.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// Who asks. The network is `None` for Unix sockets; the user is a hash that peers cannot foresee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asker {
+    pub(super) network: Option<IpAddr>,
+    pub(super) user: u64,
+}
+
+/// The most that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+}
+
+pub(super) struct FairQueue<T> {
+    bounds: Bounds,
+    lanes: HashMap<Option<IpAddr>, Lane<T>>,
+    turns: Turns<Option<IpAddr>>,
+    count: usize,
+    bytes: usize,
+}
+
+/// What one network asks.
+struct Lane<T> {
+    users: HashMap<u64, VecDeque<Item<T>>>,
+    turns: Turns<u64>,
+    count: usize,
+}
+
+struct Item<T> {
+    value: T,
+    bytes: usize,
+}
+
+/// Whose turn it is, and who has most.
+struct Turns<K> {
+    order: VecDeque<K>,
+    counts: BTreeSet<(usize, K)>,
+}
+
+/// What [`FairQueue::pop`] does with the first request of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Hands it out.
+    Take,
+    /// Leaves it for later.
+    Hold,
+    /// Drops it and looks at the user's next.
+    Drop,
+}
+
+impl<T> FairQueue<T> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        FairQueue { bounds, lanes: HashMap::new(), turns: Turns::default(), count: 0, bytes: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Appends a request of `bytes` bytes; returns those that lost their place to it.
+    pub(super) fn push(&mut self, asker: Asker, bytes: usize, value: T) -> Vec<T> {
+        let mut lost = Vec::new();
+        while self.count > 0 && (self.count >= self.bounds.count || self.bytes + bytes > self.bounds.bytes) {
+            lost.extend(self.lose());
+        }
+        let lane = self.lanes.entry(asker.network).or_default();
+        let line = lane.users.entry(asker.user).or_default();
+        line.push_back(Item { value, bytes });
+        lane.turns.resize(asker.user, line.len() - 1, line.len());
+        lane.count += 1;
+        self.turns.resize(asker.network, lane.count - 1, lane.count);
+        self.count += 1;
+        self.bytes += bytes;
+        lost
+    }
+
+    /// Takes the next request that `judge` lets through.
+    pub(super) fn pop(&mut self, mut judge: impl FnMut(Asker, &T) -> Verdict) -> Option<(Asker, T)> {
+        for _ in 0..self.turns.order.len() {
+            let network = self.turns.order.pop_front()?;
+            let Some(lane) = self.lanes.get_mut(&network) else { continue };
+            let (before, mut bytes) = (lane.count, 0);
+            let taken = lane.pop(&mut bytes, |user, value| judge(Asker { network, user }, value));
+            let after = lane.count;
+            self.turns.recount(network, before, after);
+            match after {
+                0 => _ = self.lanes.remove(&network),
+                _ => self.turns.order.push_back(network),
+            }
+            self.count -= before - after;
+            self.bytes -= bytes;
+            if let Some((user, value)) = taken {
+                return Some((Asker { network, user }, value));
+            }
+        }
+        None
+    }
+
+    /// Takes everything, in no order.
+    pub(super) fn drain(&mut self) -> Vec<T> {
+        (self.turns, self.count, self.bytes) = (Turns::default(), 0, 0);
+        let lines = self.lanes.drain().flat_map(|(_, lane)| lane.users.into_values());
+        lines.flatten().map(|item| item.value).collect()
+    }
+
+    fn lose(&mut self) -> Option<T> {
+        let network = self.turns.longest()?;
+        let lane = self.lanes.get_mut(&network)?;
+        let user = lane.turns.longest()?;
+        let line = lane.users.get_mut(&user)?;
+        let item = line.pop_front()?;
+        let left = line.len();
+        lane.turns.resize(user, left + 1, left);
+        if left == 0 {
+            lane.users.remove(&user);
+        }
+        lane.count -= 1;
+        let count = lane.count;
+        self.turns.resize(network, count + 1, count);
+        if count == 0 {
+            self.lanes.remove(&network);
+        }
+        self.count -= 1;
+        self.bytes -= item.bytes;
+        Some(item.value)
+    }
+}
+
+impl<T> Lane<T> {
+    /// Adds the size of what leaves to `bytes`.
+    fn pop(&mut self, bytes: &mut usize, mut judge: impl FnMut(u64, &T) -> Verdict) -> Option<(u64, T)> {
+        for _ in 0..self.turns.order.len() {
+            let user = self.turns.order.pop_front()?;
+            let Some(line) = self.users.get_mut(&user) else { continue };
+            let before = line.len();
+            let mut taken = None;
+            while let Some(first) = line.front() {
+                let verdict = judge(user, &first.value);
+                if verdict == Verdict::Hold {
+                    break;
+                }
+                let Some(item) = line.pop_front() else { break };
+                *bytes += item.bytes;
+                if verdict == Verdict::Take {
+                    taken = Some((user, item.value));
+                    break;
+                }
+            }
+            let after = line.len();
+            self.turns.recount(user, before, after);
+            self.count -= before - after;
+            match after {
+                0 => _ = self.users.remove(&user),
+                _ => self.turns.order.push_back(user),
+            }
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        None
+    }
+}
+
+impl<K: Copy + Ord> Turns<K> {
+    /// Somebody's count has changed; who comes in gets the last turn, who leaves has none.
+    fn resize(&mut self, key: K, before: usize, after: usize) {
+        self.recount(key, before, after);
+        match (before, after) {
+            (0, 1..) => self.order.push_back(key),
+            (_, 0) => self.order.retain(|other| *other != key),
+            _ => {}
+        }
+    }
+
+    fn recount(&mut self, key: K, before: usize, after: usize) {
+        if before != after {
+            self.counts.remove(&(before, key));
+            if after > 0 {
+                self.counts.insert((after, key));
+            }
+        }
+    }
+
+    fn longest(&self) -> Option<K> {
+        self.counts.last().map(|(_, key)| *key)
+    }
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        Turns { order: VecDeque::new(), counts: BTreeSet::new() }
+    }
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Lane { users: HashMap::new(), turns: Turns::default(), count: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asker(network: u8, user: u64) -> Asker {
+        Asker { network: Some([10, 0, 0, network].into()), user }
+    }
+
+    fn queue(count: usize, bytes: usize) -> FairQueue<&'static str> {
+        FairQueue::new(Bounds { count, bytes })
+    }
+
+    fn all(queue: &mut FairQueue<&'static str>) -> Vec<&'static str> {
+        std::iter::from_fn(|| queue.pop(|_, _| Verdict::Take).map(|(_, value)| value)).collect()
+    }
+
+    fn fill(queue: &mut FairQueue<&'static str>, asks: &[(u8, u64, &'static str)]) {
+        for (network, user, value) in asks {
+            assert_eq!(queue.push(asker(*network, *user), 1, value), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn networks_take_turns_and_within_them_users() {
+        let mut queue = queue(100, 100);
+        fill(&mut queue, &[(1, 1, "a1"), (1, 1, "a2"), (1, 1, "a3"), (1, 2, "b1"), (2, 1, "c1"), (2, 1, "c2")]);
+        assert_eq!(all(&mut queue), ["a1", "c1", "b1", "c2", "a2", "a3"]);
+        assert_eq!((queue.len(), queue.bytes, queue.lanes.len()), (0, 0, 0));
+        assert!(queue.turns.order.is_empty() && queue.turns.counts.is_empty());
+    }
+
+    #[test]
+    fn a_full_queue_loses_the_oldest_of_who_has_most() {
+        let mut queue = queue(4, 100);
+        fill(&mut queue, &[(1, 1, "a1"), (1, 1, "a2"), (1, 2, "b1"), (2, 1, "c1")]);
+        assert_eq!(queue.push(asker(3, 1), 1, "newcomer"), ["a1"]);
+        assert_eq!(queue.push(asker(1, 1), 1, "a3"), ["b1"], "of users with as many, one");
+        assert_eq!(all(&mut queue), ["a2", "c1", "newcomer", "a3"]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut queue = queue(100, 10);
+        assert_eq!(queue.push(asker(1, 1), 6, "a"), [""; 0]);
+        assert_eq!(queue.push(asker(2, 1), 4, "b"), [""; 0]);
+        assert_eq!(queue.push(asker(3, 1), 9, "c").len(), 2);
+        assert_eq!(queue.push(asker(3, 1), 50, "larger than all"), ["c"]);
+        assert_eq!(all(&mut queue), ["larger than all"]);
+        assert_eq!(queue.bytes, 0);
+    }
+
+    #[test]
+    fn what_is_held_stays_and_what_nobody_waits_for_goes() {
+        let mut queue = queue(100, 100);
+        fill(&mut queue, &[(1, 1, "gone"), (1, 1, "held"), (1, 2, "gone"), (2, 1, "good")]);
+        let judge = |_: Asker, value: &&str| match *value {
+            "gone" => Verdict::Drop,
+            "held" => Verdict::Hold,
+            _ => Verdict::Take,
+        };
+        assert_eq!(queue.pop(judge).map(|(_, value)| value), Some("good"));
+        assert_eq!(queue.pop(judge), None);
+        assert_eq!((queue.len(), queue.bytes), (1, 1));
+        assert_eq!(all(&mut queue), ["held"]);
+    }
+
+    #[test]
+    fn a_flood_loses_to_itself() {
+        let mut queue = queue(50, 1_000);
+        fill(&mut queue, &[(2, 1, "good")]);
+        let lost: usize = (0..1_000).map(|user| queue.push(asker(1, user), 1, "flood").len()).sum();
+        assert_eq!((lost, queue.len()), (951, 50));
+        assert_eq!(queue.pop(|_, _| Verdict::Take).map(|(_, value)| value), Some("good"));
+    }
+}
