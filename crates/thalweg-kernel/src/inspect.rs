@@ -128,6 +128,11 @@ impl Kernel {
         self.sessions.get(id).map(|session| &session.client)
     }
 
+    /// The user whose session it is; none for the anonymous, and for sessions that have ended.
+    pub fn session_user(&self, id: SessionId) -> Option<&str> {
+        self.sessions.get(id)?.user.as_deref()
+    }
+
     /// Whether a session is a member of any group.
     pub fn is_in_group(&self, id: SessionId) -> bool {
         self.sessions.get(id).is_some_and(|session| !session.groups.is_empty())

@@ -102,14 +102,15 @@ impl AmqpFront {
             (State::ExpectVerdict, LoginAnswer::Refused(refusal)) => {
                 AmqpFront::refuse_login(links, id, refusal, now, kernel);
             }
-            (State::ExpectReVerdict, LoginAnswer::Allowed { access, .. }) => {
+            (State::ExpectReVerdict, LoginAnswer::Allowed { user, access, .. }) if user == front.user => {
                 front.state = State::Open;
                 if let Some(session) = links.get(id).and_then(|link| link.session) {
                     kernel.set_access(session, access);
                 }
                 AmqpFront::write(links, id, |front, out| front.machine.update_secret_ok(out));
             }
-            (State::ExpectReVerdict, LoginAnswer::Refused(_)) => {
+            // A secret of another user is as good as a wrong one: the connection was opened for its user.
+            (State::ExpectReVerdict, LoginAnswer::Refused(_) | LoginAnswer::Allowed { .. }) => {
                 let (code, cause) = (ReplyCode::AccessRefused, connection::UpdateSecret::ID);
                 AmqpFront::close(links, id, code, "the new secret was refused", cause, now, kernel);
             }

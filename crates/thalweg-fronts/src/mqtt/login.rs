@@ -65,6 +65,15 @@ impl MqttFront {
             State::ExpectReVerdict => {
                 front.state = State::Connected;
                 let session = links.get(id).and_then(|link| link.session);
+                let same_user =
+                    |user: Option<&str>| session.is_some_and(|session| kernel.session_user(session) == user);
+                let answer = match answer {
+                    // The session was opened for its user, and what it has and may be known by is theirs.
+                    LoginAnswer::Allowed { user, .. } if !same_user(user.as_deref()) => {
+                        LoginAnswer::Refused(LoginRefusal::NotAuthorized)
+                    }
+                    answer => answer,
+                };
                 match answer {
                     LoginAnswer::Allowed { access, data, .. } => {
                         if let Some(session) = session {

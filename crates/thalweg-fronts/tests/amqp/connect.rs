@@ -46,6 +46,23 @@ fn credentials_are_asked_about_and_input_waits_for_the_verdict() {
 }
 
 #[test]
+fn a_new_secret_is_taken_from_the_same_user_only() {
+    for (user, is_taken) in [("ada", true), ("bob", false)] {
+        let mut world = World::new();
+        let hello = Hello { anonymous: None, response: b"\0ada\0secret".to_vec(), ..Hello::default() };
+        let who = world.try_connect(&hello);
+        world.verdict(allowed("ada"));
+        world.go_on(who, &hello);
+        world.said(who);
+        world.says(who, |machine, up| machine.update_secret(b"another", "renewed", up));
+        world.verdict(allowed(user));
+        assert_eq!(!world.is_closed(who), is_taken, "{user}");
+        let said = world.said(who);
+        assert_eq!(matches!(said[..], [Said::Closed { code: 403, .. }]), !is_taken, "{said:?}");
+    }
+}
+
+#[test]
 fn a_refused_login_is_told_to_those_who_understand_it_and_closes_on_others() {
     for (capabilities, is_told) in [(&["authentication_failure_close"][..], true), (&[], false)] {
         let mut world = World::new();
@@ -192,7 +209,8 @@ fn a_new_secret_is_checked() {
     assert!(
         matches!(&world.asked[..], [(_, LoginAsk::Password { password: Some(secret), .. })] if **secret == *b"token")
     );
-    world.verdict(allowed("guest"));
+    // It came in as nobody, and stays that.
+    world.verdict(LoginAnswer::Allowed { user: None, access: Access::ALL, expires: None, data: None });
     assert_eq!(world.said(who), [Said::SecretUpdated]);
     world.says(who, |machine, up| machine.update_secret(b"stale", "it expires", up));
     world.verdict(LoginAnswer::Refused(LoginRefusal::BadUserOrPassword));

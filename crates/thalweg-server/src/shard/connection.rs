@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) waiters: Vec<(LinkId, u64)>,
     /// When publishers began to wait for this one.
     pub(crate) stalled_since: Option<Time>,
+    /// When the credentials end that it last showed.
+    pub(crate) login_ends: Time,
     /// It did not drain in time: nobody waits for it until it has drained wholly.
     pub(crate) slow: bool,
     /// A timer for silence runs.

@@ -1,6 +1,7 @@
 //! Every way to log in, and what may be done then.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -200,6 +201,83 @@ fn scram_lets_in_and_proves_again_on_a_connection_that_goes_on() {
     assert!(matches!(ada.next(), Packet::Auth { reason: 0, .. }));
     home.client("b").publish("t", "still here", 1);
     assert_eq!(ada.message().text(), "still here");
+}
+
+#[test]
+fn who_proves_again_to_be_somebody_else_is_disconnected() {
+    let folder = with_users();
+    add_scram_verifier(&folder.path().join("users"), "eve", b"crayon").expect("the folder is writable");
+    let home = Home::in_folder(folder, &["access.password_file={folder}/users"]);
+    let (mut ada, first) = challenge(home.address("mqtt"), "ada").expect("SCRAM is offered");
+    ada.send(&auth(0x18, &said(&proof("ada", "pencil", &first))));
+    assert!(matches!(ada.next_as_v5(), Packet::Connack { code: 0, .. }));
+    ada.send(&auth(0x19, &said("n,,n=eve,r=nonce")));
+    let Packet::Auth { reason: 0x18, properties } = ada.next() else { panic!("no challenge") };
+    let first = properties.text(property::AUTH_DATA).expect("a challenge has data").to_owned();
+    ada.send(&auth(0x18, &said(&proof("eve", "crayon", &first))));
+    ada.expect_disconnect(NOT_AUTHORIZED);
+}
+
+/// AMQP by hand, as far as a log-in goes.
+struct Amqp(TcpStream);
+
+impl Amqp {
+    fn connect(address: SocketAddr, token: &str) -> Amqp {
+        let stream = TcpStream::connect(address).expect("the server accepts");
+        stream.set_read_timeout(Some(super::talker::PATIENCE)).expect("a fresh socket takes options");
+        let mut amqp = Amqp(stream);
+        amqp.0.write_all(b"AMQP\0\0\x09\x01").expect("it is sent");
+        assert_eq!(amqp.next(), (10, 10));
+        let response = format!("\0\0{token}");
+        let start_ok = [&[0; 4], &b"\x05PLAIN"[..], &long(response.as_bytes()), b"\x05en_US"].concat();
+        amqp.say(0, 10, 11, &start_ok);
+        assert_eq!(amqp.next(), (10, 30));
+        amqp.say(0, 10, 31, &[0, 7, 0, 2, 0, 0, 0, 0]);
+        amqp.say(0, 10, 40, b"\x01/\0\0");
+        assert_eq!(amqp.next(), (10, 41));
+        amqp
+    }
+
+    fn say(&mut self, channel: u8, class: u8, method: u8, arguments: &[u8]) {
+        let head = [&[1, 0, channel][..], &(arguments.len() as u32 + 4).to_be_bytes(), &[0, class, 0, method]].concat();
+        self.0.write_all(&[&head, arguments, b"\xCE"].concat()).expect("it is sent");
+    }
+
+    /// Class and method of what the server says next.
+    fn next(&mut self) -> (u8, u8) {
+        let mut head = [0; 7];
+        self.0.read_exact(&mut head).expect("the server says something");
+        let mut rest = vec![0; u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize + 1];
+        self.0.read_exact(&mut rest).expect("frames are whole");
+        (rest[1], rest[3])
+    }
+}
+
+fn long(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
+}
+
+#[test]
+fn a_connection_lives_until_the_end_of_the_secret_it_was_renewed_with() {
+    let folder = with_users();
+    folder.write("key", &format!("{SECRET}\n"));
+    let sets = [
+        "access.jwt.secret_file={folder}/key",
+        "access.jwt.leeway=0s",
+        "listeners.amqp.enabled=true",
+        "listeners.amqp.bind=127.0.0.1:0",
+    ];
+    let home = Home::in_folder(folder, &sets);
+    let until = |exp: u64| token(&format!(r#"{{"sub":"carol","exp":{exp}}}"#));
+    let now = unix_now();
+    let mut renewed = Amqp::connect(home.address("amqp"), &until(now + 2));
+    let mut other = Amqp::connect(home.address("amqp"), &until(now + 3));
+    renewed.say(0, 10, 70, &[long(until(now + 1000).as_bytes()), b"\0".to_vec()].concat());
+    assert_eq!(renewed.next(), (10, 71));
+    // Its old end is over when the other's is.
+    assert_eq!(other.next(), (10, 50));
+    renewed.say(1, 20, 10, b"\0");
+    assert_eq!(renewed.next(), (20, 11));
 }
 
 #[test]
