@@ -86,6 +86,8 @@ pub struct Link {
     pub(crate) session: Option<SessionId>,
     /// It ends because nothing was heard for too long.
     silent: bool,
+    /// Bytes that its front keeps for its peer, as they were counted.
+    kept: usize,
     /// Its own high-water mark, if that is lower than everybody's.
     high: usize,
     dirty: bool,
@@ -135,6 +137,8 @@ pub struct Links {
     fetches: Vec<Fetch>,
     /// Why publishes that must be kept are refused now.
     blocked: Option<&'static str>,
+    /// Bytes that fronts keep for their peers as long as these are connected.
+    kept: usize,
     /// What the CoAP fronts have in common.
     pub(crate) coap: coap::Shared,
     pub(crate) load: crate::LoadCounts,
@@ -160,6 +164,7 @@ impl Links {
             holding: VecDeque::new(),
             fetches: Vec::new(),
             blocked: None,
+            kept: 0,
             coap: coap::Shared::default(),
             load: crate::LoadCounts::default(),
             probe: None,
@@ -184,6 +189,7 @@ impl Links {
             pause_until: None,
             session: None,
             silent: false,
+            kept: 0,
             high: usize::MAX,
             dirty: false,
         };
@@ -203,6 +209,7 @@ impl Links {
     pub fn close(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
         coap::close(self, id, now, kernel);
         let Some(link) = self.get_mut(id) else { return };
+        let kept = std::mem::take(&mut link.kept);
         let how = if link.silent { Closing::Silent } else { Closing::Lost };
         if let Some(session) = link.session.take() {
             kernel.close_link(session, id, how, None, now, self);
@@ -212,6 +219,20 @@ impl Links {
         {
             self.free.push(id.0);
         }
+        self.kept -= kept;
+    }
+
+    /// Bytes that fronts keep for their peers as long as these are connected.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept
+    }
+
+    /// Counts what a front keeps for its peer now; whether there is memory for what that is more than before.
+    pub(crate) fn count_kept(&mut self, id: LinkId, kept: usize, kernel: &Kernel) -> bool {
+        let Some(link) = self.get_mut(id) else { return true };
+        let before = std::mem::replace(&mut link.kept, kept);
+        self.kept = self.kept + kept - before;
+        kept <= before || kernel.may_keep(before, kept - before)
     }
 
     /// A link by number.
@@ -247,7 +268,11 @@ impl Links {
     #[inline]
     pub fn drive(&mut self, id: LinkId, bytes: &[u8], now: Time, kernel: &mut Kernel) -> Driven {
         match self.get(id).map(|link| &link.front) {
-            Some(Front::Mqtt(_)) => self.drive_by(MqttFront::step, id, bytes, now, kernel),
+            Some(Front::Mqtt(_)) => {
+                let driven = self.drive_by(MqttFront::step, id, bytes, now, kernel);
+                MqttFront::on_driven(self, id, now, kernel);
+                driven
+            }
             Some(Front::Amqp(_)) => {
                 let driven = self.drive_by(AmqpFront::step, id, bytes, now, kernel);
                 AmqpFront::on_driven(self, id);

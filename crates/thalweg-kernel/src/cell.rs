@@ -14,6 +14,7 @@ use crate::durable::shard_of;
 use crate::effects::Effects;
 use crate::ids::ShardId;
 use crate::ledger::DropReason;
+use crate::memory::{Kept, cell_cost};
 use crate::route_cache::{Sink, SinkKind};
 use crate::session::Pressure;
 use crate::shards::ShardMessage;
@@ -344,6 +345,7 @@ impl Kernel {
     pub(crate) fn end_cell<E: Effects>(&mut self, index: u32, fx: &mut E) {
         self.set_cell_value(index, None);
         let Some(cell) = self.watches.cells.remove(index) else { return };
+        self.memory.left(Kept::Watches, cell_cost(&cell.address));
         if let Some(asking) = cell.asking {
             self.watches.questions.remove(&asking.question);
             self.watches.value_bytes -= asking.came_bytes();

@@ -9,7 +9,7 @@ use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::SessionId;
 use crate::journal::{Stored, Waiting};
 use crate::ledger::{AccountPlace, DropReason};
-use crate::session::{Entry, NO_GROUP, SubscriptionIds};
+use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
@@ -132,7 +132,8 @@ impl Kernel {
         entry.serial != 0
             && !entry.of_group
             && entry.group == NO_GROUP
-            && session.waiting_bytes + bytes > self.limits.queue_memory_bytes_max
+            && (self.pressure >= Pressure::DropWaiting
+                || session.waiting_bytes + bytes > self.limits.queue_memory_bytes_max)
     }
 
     /// Puts a newcomer behind all that waits.

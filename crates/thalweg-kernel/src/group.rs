@@ -16,10 +16,11 @@ use crate::group_view::GroupCounters;
 use crate::ids::{SessionId, ShardId};
 use crate::journal::Record;
 use crate::ledger::DropReason;
+use crate::memory::{Kept, group_cost, subscription_cost};
 use crate::queue::is_queue_address;
 use crate::route_cache::{Sink, SinkKind};
 use crate::seats::{Chosen, Seats};
-use crate::session::{Entry, Held, Pressure, SubscriptionIds};
+use crate::session::{Entry, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::subscribe::{PendingSubscribe, Wish};
 use crate::window::{Slot, SlotState};
@@ -194,6 +195,7 @@ impl Kernel {
             }
         };
         self.group_by_key.insert(key.clone(), index);
+        self.memory.entered(Kept::Subscriptions, group_cost(key, filter));
         if is_queue_address(filter) {
             // What is published there waits in the queue.
             self.link_group_to_queue(index, filter);
@@ -233,16 +235,17 @@ impl Kernel {
             }
             return Some(false);
         }
-        if self.sessions.get(id)?.subscriptions.len() >= limit {
+        let key = group_key(name, wish.filter);
+        let cost = subscription_cost(wish.filter) + known.map_or(group_cost(&key, wish.filter), |_| 0);
+        if self.sessions.get(id)?.subscriptions.len() >= limit || !self.may_subscribe(id, cost) {
             return None;
         }
         self.ensure_queue(wish.filter, fx);
-        let index = self.group_for(&group_key(name, wish.filter), wish.filter);
+        let index = self.group_for(&key, wish.filter);
         self.group_mut(index)?.add(member);
+        self.hold_subscription(id, wish.filter, index);
         let session = self.sessions.get_mut(id)?;
-        session.subscriptions.push(Held { filter: wish.filter.into(), group: index });
         session.groups.push(index);
-        self.subscriptions += 1;
         if session.durable || (self.limits.journal && self.is_of_queue_elsewhere(index)) {
             let safety = self.session_safety(id);
             self.make_group_durable(index, safety, fx);
@@ -351,6 +354,7 @@ impl Kernel {
         self.forget_all_away(index);
         self.forget_errands(index);
         self.group_by_key.remove(&key);
+        self.memory.left(Kept::Subscriptions, group_cost(&key, &filter));
         self.groups[index as usize] = None;
     }
 
@@ -454,6 +458,16 @@ impl Kernel {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
             }
         }
+    }
+
+    /// Whether a message that comes now would wait here.
+    pub(crate) fn group_must_wait(&self, index: u32) -> bool {
+        let Some(Some(group)) = self.groups.get(index as usize) else { return false };
+        let can_take = |member: &Member| {
+            let session = self.sessions.get(member.session);
+            is_away(member.session) || session.is_some_and(|it| it.link.is_some() && !it.congested && it.has_credit())
+        };
+        group.owner == self.shard && (!group.waiting.is_empty() || !group.everybody().any(can_take))
     }
 
     /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.

@@ -11,6 +11,7 @@
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::publish::Draft;
+use crate::session::Pressure;
 use crate::shards::ShardMessage;
 use crate::{Kernel, home};
 use thalweg_model::{Message, RetainOp, Time};
@@ -74,7 +75,7 @@ impl Kernel {
     pub(crate) fn remember_here(&mut self, message: Message) {
         if message.retain() == RetainOp::Clear {
             self.forget_remembered(&message);
-        } else if self.kept_values.set(message).is_err() {
+        } else if self.pressure >= Pressure::DropWaiting || self.kept_values.set(message).is_err() {
             self.ledger.retain_refused += 1;
         }
     }

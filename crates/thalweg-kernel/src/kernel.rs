@@ -10,9 +10,10 @@ use crate::ids::{SessionId, ShardId};
 use crate::last_value::{self, LastValues};
 use crate::ledger::{Accounts, Ledger};
 use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::presence::Presences;
 use crate::publishers::Publishers;
-use crate::queue::{Binding, Exchange, GivenUp, LineConsumer, Queue, TakenApart};
+use crate::queue::{Binding, ByTerms, Exchange, GivenUp, LineConsumer, Queue, Recalling, TakenApart};
 use crate::rate::TokenBucket;
 use crate::read::List;
 use crate::route_cache::{RouteCache, Sink};
@@ -69,6 +70,7 @@ pub struct Kernel {
     pub(crate) exchanges: Map<Box<str>, Exchange>,
     pub(crate) bindings: Vec<Option<Box<Binding>>>,
     pub(crate) bindings_free: Vec<u32>,
+    pub(crate) binding_by_terms: ByTerms,
     /// Bindings that compare properties.
     pub(crate) comparing_bindings: usize,
     /// What queues did not take during this command.
@@ -104,6 +106,8 @@ pub struct Kernel {
     pub(crate) lists: Map<u32, List>,
     /// Those that go on with values of this shard.
     pub(crate) lists_here: Vec<u32>,
+    /// Queues that are still to be given last values.
+    pub(crate) recalls: VecDeque<Recalling>,
     /// What was taken out of queues by itself and is not settled, by number.
     pub(crate) taken: BTreeMap<u64, TakenApart>,
     pub(crate) taken_last: u64,
@@ -128,6 +132,10 @@ pub struct Kernel {
     /// Subscriptions of all sessions.
     pub(crate) subscriptions: usize,
     pub(crate) pressure: Pressure,
+    /// Memory or disk is short, so that a publish is looked at before anything is done with it.
+    pub(crate) is_short: bool,
+    /// What is kept beside messages.
+    pub(crate) memory: Memory,
     pub(crate) ledger: Ledger,
     pub(crate) accounts: Accounts,
     random: u64,
@@ -165,6 +173,7 @@ impl Kernel {
             exchanges: Map::default(),
             bindings: Vec::new(),
             bindings_free: Vec::new(),
+            binding_by_terms: ByTerms::default(),
             comparing_bindings: 0,
             dead_letters: VecDeque::new(),
             dead_letters_kept: VecDeque::new(),
@@ -184,6 +193,7 @@ impl Kernel {
             watches: Watches::default(),
             lists: Map::default(),
             lists_here: Vec::new(),
+            recalls: VecDeque::new(),
             taken: BTreeMap::new(),
             taken_last: 0,
             presences: Presences::default(),
@@ -201,6 +211,8 @@ impl Kernel {
             unsettled: 0,
             subscriptions: 0,
             pressure: Pressure::None,
+            is_short: false,
+            memory: Memory::default(),
             ledger: Ledger::default(),
             accounts,
             random: seed | 1,
@@ -226,15 +238,11 @@ impl Kernel {
         &self.limits
     }
 
-    /// How short memory is; whoever sums up all shards decides.
-    pub fn set_pressure(&mut self, pressure: Pressure) {
-        self.pressure = pressure;
-    }
-
     /// Whether the journal is so full that new messages that it would have to keep are refused. What is settled or ended
     /// is still written down.
     pub fn set_journal_full(&mut self, full: bool) {
         self.journal_full = full;
+        self.is_short = full || self.pressure >= Pressure::DropWaiting;
     }
 
     /// The books.

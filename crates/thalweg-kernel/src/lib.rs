@@ -35,6 +35,7 @@ pub mod last_value;
 mod leavers;
 mod ledger;
 mod limits;
+mod memory;
 mod ordered;
 mod presence;
 mod publish;
@@ -44,6 +45,7 @@ pub mod rate;
 mod read;
 mod restore;
 mod retained;
+mod room;
 mod route_cache;
 pub mod routes;
 mod seat_away;
@@ -75,11 +77,13 @@ pub use inspect::{Explained, SessionView, SubscriptionView, Totals};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
 pub use limits::{Limits, Overflow};
+pub use memory::{Kept, MemoryView};
 pub use presence::{KnownAs, PresenceNews};
 pub use publish::{Draft, Outcome, Published};
 pub use queue::{
-    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, ExchangeView, QueueLimits,
-    QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal, TakenEnd, Verdict, exchange_address, queue_address,
+    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, ExchangeView, Gathered,
+    QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView, Refusal, TakenEnd, Verdict, exchange_address,
+    queue_address,
 };
 pub use read::ListCursor;
 pub use restore::{GroupName, Part};

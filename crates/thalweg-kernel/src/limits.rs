@@ -95,7 +95,7 @@ pub struct Limits {
     pub list_max: usize,
     /// A message that was taken out of a queue by itself and is not settled for this long goes back into it.
     pub take_settle_timeout: Span,
-    /// Bytes of messages of one transaction.
+    /// Bytes of all transactions of one session together.
     pub transaction_bytes_max: usize,
     /// Publishers whose stamps are known; what more come make others be forgotten.
     pub publishers_max: usize,

@@ -48,7 +48,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        if self.journal_full && self.must_refuse(id, &draft) {
+        if self.is_short && self.must_refuse(id, &draft) {
             return Published { outcome: Outcome::Full, pause_until: None };
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -61,13 +61,14 @@ impl Kernel {
             None => None,
             Some(meters) => meters.pause(draft.payload.len() as u64, now),
         };
-        if draft.reliability == Reliability::ExactlyOnce && !session.held.insert(draft.ticket) {
-            self.ledger.repeated += 1;
-            // What was written down of it the first time may not be safe yet.
-            if let (true, Some(link)) = (session.durable, session.link) {
-                fx.hold(link);
+        if draft.reliability == Reliability::ExactlyOnce {
+            let (is_new, grew) = session.held.insert_growing(draft.ticket);
+            if grew {
+                self.weigh_session(id);
             }
-            return Published { outcome: Outcome::Accepted, pause_until };
+            if !is_new {
+                return self.repeated(id, pause_until, fx);
+            }
         }
         let ticket = draft.ticket;
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
@@ -79,6 +80,18 @@ impl Kernel {
             }
         }
         Published { outcome, pause_until }
+    }
+
+    /// An exactly-once message came again that is not released yet.
+    fn repeated<E: Effects>(&mut self, id: SessionId, pause_until: Option<Time>, fx: &mut E) -> Published {
+        self.ledger.repeated += 1;
+        // What was written down of it the first time may not be safe yet.
+        if let Some(session) = self.sessions.get(id)
+            && let (true, Some(link)) = (session.durable, session.link)
+        {
+            fx.hold(link);
+        }
+        Published { outcome: Outcome::Accepted, pause_until }
     }
 
     /// Publishes to several addresses at once: a queue that several of them lead to gets one copy, with the draft's own
@@ -106,7 +119,7 @@ impl Kernel {
         fx: &mut E,
     ) -> Published {
         let refused = |outcome| Published { outcome, pause_until: None };
-        if self.journal_full && self.must_refuse(id, &draft) {
+        if self.is_short && self.must_refuse_any(id, &draft, others) {
             return refused(Outcome::Full);
         }
         let Some(session) = self.sessions.get_mut(id) else { return refused(Outcome::Denied) };
@@ -130,29 +143,6 @@ impl Kernel {
         }
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
         Published { outcome, pause_until }
-    }
-
-    /// Whether the message would have to be written down.
-    #[cold]
-    pub(crate) fn must_refuse(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {
-        let publisher = self.sessions.get(id);
-        if draft.reliability == Reliability::AtMostOnce || publisher.is_some_and(|s| s.held.contains(draft.ticket)) {
-            return false;
-        }
-        if draft.retain != RetainOp::None {
-            return true;
-        }
-        let exactly_once = draft.reliability == Reliability::ExactlyOnce;
-        if exactly_once && publisher.is_some_and(|session| session.durable) {
-            return true;
-        }
-        let route = self.route(draft.address);
-        let durable = |receiver: &Receiver| self.sessions.get(receiver.session).is_some_and(|session| session.durable);
-        route.receivers.iter().any(durable)
-            || route.groups.iter().any(|group| self.group_number(*group) != 0)
-            || route.queues.iter().any(|queue| self.queue(*queue).is_some_and(|queue| queue.durable))
-            || !route.onward().conditional.is_empty()
-            || !route.shards.is_empty()
     }
 
     /// The publisher will not repeat the exactly-once message of this ticket. False if there was none.
@@ -642,7 +632,7 @@ impl Kernel {
         }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
-        if self.pressure >= Pressure::DropWaiting && !to_disk {
+        if self.pressure >= (if to_disk { Pressure::RefuseSessions } else { Pressure::DropWaiting }) {
             self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
             return Put::Done;
         }

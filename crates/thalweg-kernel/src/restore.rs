@@ -12,7 +12,7 @@ use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::sequences::Sequences;
-use crate::session::{Grants, Held, HeldTickets, NO_GROUP, Session, Will};
+use crate::session::{Grants, HeldTickets, NO_GROUP, Session, Will};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKind;
 use crate::transfer::Destination;
@@ -245,6 +245,8 @@ impl Kernel {
             will: stored.will.map(|will| Box::new(will.into())),
             will_due,
             subscriptions: Vec::new(),
+            filter_bytes: 0,
+            weight: 0,
             memo: Memo::default(),
             held,
             in_flight_max: stored.in_flight_max.max(1),
@@ -282,6 +284,7 @@ impl Kernel {
             self.book_drop(Some(id), "", DropReason::Unreadable);
             fx.persist(&Record::Settled { queue: number, tag }, Safety::Lazy);
         }
+        self.weigh_session(id);
         for subscription in stored.subscriptions {
             self.restore_subscription(id, subscription, fx);
         }
@@ -317,12 +320,10 @@ impl Kernel {
             self.routes
                 .insert(&stored.filter, Sink { target, id: stored.id, kind: SinkKind::Session, reliability, flags });
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if group != NO_GROUP {
+        if let (true, Some(session)) = (group != NO_GROUP, self.sessions.get_mut(id)) {
             session.groups.push(group);
         }
-        session.subscriptions.push(Held { filter: stored.filter.clone(), group });
-        self.subscriptions += 1;
+        self.hold_subscription(id, &stored.filter, group);
         if group != NO_GROUP {
             self.tell_seats(group, id, fx);
             self.tell_membership(group, 0, fx);

@@ -10,7 +10,7 @@ use crate::effects::{Delivery, Effects, Safety};
 use crate::ids::{SessionId, ShardId};
 use crate::last_value::ScanCursor;
 use crate::publish::Draft;
-use crate::session::{Entry, NO_GROUP, SubscriptionIds};
+use crate::session::{Entry, NO_GROUP, Pressure, SubscriptionIds};
 use crate::shards::ShardMessage;
 use crate::transfer::From;
 use crate::{Kernel, home};
@@ -94,6 +94,10 @@ impl Kernel {
                 true
             }
             RetainOp::Set => {
+                let known = || self.last_values.get(message.address(), Time::ZERO);
+                if self.pressure >= Pressure::DropWaiting && known().is_none_or(|old| old.bytes() < message.bytes()) {
+                    return false;
+                }
                 let cap = message.ingress() + self.limits.retained_expiry_max;
                 let capped = (message.expires() > cap).then(|| expiring(message, cap));
                 let message = capped.as_ref().unwrap_or(message);

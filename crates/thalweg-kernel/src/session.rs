@@ -7,6 +7,7 @@ use crate::effects::{CloseReason, Effects, Safety, Sent};
 use crate::eviction::Trial;
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
+use crate::memory::{Kept, will_cost};
 use crate::presence::KnownAs;
 use crate::publish::{Memo, parcel};
 use crate::queue::Lines;
@@ -213,6 +214,10 @@ pub(crate) struct Session {
     pub(crate) will: Option<Box<Will>>,
     pub(crate) will_due: Time,
     pub(crate) subscriptions: Vec<Held>,
+    /// What those cost.
+    pub(crate) filter_bytes: usize,
+    /// What it costs beside them, as it was counted.
+    pub(crate) weight: usize,
     pub(crate) memo: Memo,
     /// Exactly-once publishes of the peer that are not released yet.
     pub(crate) held: HeldTickets,
@@ -368,6 +373,12 @@ impl HeldTickets {
         new
     }
 
+    /// Whether it was not there, and whether the set takes more memory now.
+    pub(crate) fn insert_growing(&mut self, ticket: u16) -> (bool, bool) {
+        let pages = self.pages.len();
+        (self.insert(ticket), self.pages.len() > pages)
+    }
+
     /// False if it was not there.
     pub(crate) fn remove(&mut self, ticket: u16) -> bool {
         let (page, word, bit) = Self::place(ticket);
@@ -389,6 +400,11 @@ impl HeldTickets {
 
     pub(crate) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// How much memory they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.len() * (size_of::<(u8, Box<[u64; 4]>)>() + size_of::<[u64; 4]>())
     }
 
     fn place(ticket: u16) -> (u8, usize, u64) {
@@ -422,7 +438,7 @@ impl Kernel {
         } else if self.sessions.len() >= self.limits.sessions_max {
             self.tell_presence(left, now, fx);
             return Err(OpenRefusal::TooManySessions);
-        } else if self.pressure >= Pressure::RefuseSessions {
+        } else if !self.may_keep(0, open.will.as_deref().map_or(0, will_cost)) {
             self.tell_presence(left, now, fx);
             return Err(OpenRefusal::Overloaded);
         }
@@ -445,6 +461,8 @@ impl Kernel {
             will: open.will,
             will_due: Time::NEVER,
             subscriptions: Vec::new(),
+            filter_bytes: 0,
+            weight: 0,
             memo: Memo::default(),
             held: HeldTickets::default(),
             in_flight_max: open.in_flight_max.unwrap_or(self.limits.in_flight_max).max(1),
@@ -475,6 +493,7 @@ impl Kernel {
         };
         let id = self.sessions.insert(session);
         self.by_client.insert(client, id);
+        self.weigh_session(id);
         self.online += 1;
         if durable {
             let safety = self.session_safety(id);
@@ -520,7 +539,8 @@ impl Kernel {
             session.congested = false;
             session.trial = trial;
             self.online += 1;
-            if session.durable {
+            self.weigh_session(id);
+            if self.sessions.get(id).is_some_and(|session| session.durable) {
                 let safety = self.session_safety(id);
                 self.persist_session(id, safety, fx);
                 fx.hold(link);
@@ -678,6 +698,8 @@ impl Kernel {
         if how == Closing::Clean {
             session.will = None;
         }
+        self.weigh_session(id);
+        let Some(session) = self.sessions.get_mut(id) else { return };
         let left = session.presence_news(now, Some(how));
         session.expires_at = now + session.expiry;
         let ends_now = session.expiry == Span::ZERO;
@@ -710,6 +732,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.will_due = Time::NEVER;
         let Some(will) = session.will.take() else { return };
+        self.weigh_session(id);
         let draft = Draft {
             address: &will.address,
             payload: &will.payload,
@@ -756,6 +779,7 @@ impl Kernel {
             self.online -= 1;
         }
         self.by_client.remove(&session.client);
+        self.memory.left(Kept::Sessions, session.weight);
         self.waiting -= session.waiting_len();
         for entry in &session.waiting {
             self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
@@ -835,9 +859,11 @@ pub enum Pressure {
     /// All is well.
     #[default]
     None,
-    /// Copies that would have to wait are dropped; what can leave at once still does.
+    /// What would have to wait in memory is refused, and so is all that is kept beside messages and is not little. What can
+    /// leave at once, or wait on disk, still does.
     DropWaiting,
-    /// New sessions are refused, too.
+    /// Nothing more waits on disk either, whose entries take memory, too. New sessions are refused if it is not messages
+    /// alone that take the memory.
     RefuseSessions,
 }
 

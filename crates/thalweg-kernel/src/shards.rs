@@ -6,6 +6,7 @@ use crate::group::Peer;
 use crate::group_home::GroupMail;
 use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
 use crate::last_value::ScanCursor;
+use crate::memory::{Kept, route_cost};
 use crate::presence::PresenceNews;
 use crate::publish::Draft;
 use crate::queue::{Refusal, TakenEnd};
@@ -407,8 +408,10 @@ impl Kernel {
         if wanted && !known {
             let reliability = Reliability::ExactlyOnce;
             self.routes.insert(filter, Sink { target, id: 0, kind: SinkKind::Shard, reliability, flags: 0 });
+            self.memory.entered(Kept::Interest, route_cost(filter));
         } else if !wanted && known {
             self.routes.remove(filter, is);
+            self.memory.left(Kept::Interest, route_cost(filter));
         }
     }
 

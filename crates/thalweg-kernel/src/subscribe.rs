@@ -6,9 +6,10 @@ use crate::effects::{Answer, Effects, Subscribed};
 use crate::group::Group;
 use crate::ids::{LinkId, SessionId, Ticket};
 use crate::journal::Record;
+use crate::memory::{Kept, subscription_cost, will_cost};
 use crate::retained::Scan;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{Grants, Held, NO_GROUP};
+use crate::session::{Grants, Held, NO_GROUP, Session};
 use crate::shards::ShardMessage;
 use thalweg_model::{Filter, Reliability, Time};
 
@@ -195,12 +196,13 @@ impl Kernel {
             }
             return Some(false);
         }
-        let session = self.sessions.get_mut(id)?;
-        if session.subscriptions.len() >= self.limits.subscriptions_max {
+        let session = self.sessions.get(id)?;
+        if session.subscriptions.len() >= self.limits.subscriptions_max
+            || !self.may_subscribe(id, subscription_cost(wish.filter))
+        {
             return None;
         }
-        session.subscriptions.push(Held { filter: wish.filter.into(), group: NO_GROUP });
-        self.subscriptions += 1;
+        self.hold_subscription(id, wish.filter, NO_GROUP);
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
@@ -209,6 +211,23 @@ impl Kernel {
             self.ask_interest(wish.filter, number, pending, fx);
         }
         Some(true)
+    }
+
+    /// Whether a session may have one more subscription of this cost.
+    pub(crate) fn may_subscribe(&self, id: SessionId, cost: usize) -> bool {
+        let will = |session: &Session| session.will.as_deref().map_or(0, will_cost);
+        let own = self.sessions.get(id).map_or(0, |session| session.filter_bytes + will(session));
+        self.may_keep(own, cost)
+    }
+
+    /// A session has one subscription more.
+    pub(crate) fn hold_subscription(&mut self, id: SessionId, filter: &str, group: u32) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let cost = subscription_cost(filter);
+        session.subscriptions.push(Held { filter: filter.into(), group });
+        session.filter_bytes += cost;
+        self.subscriptions += 1;
+        self.memory.entered(Kept::Subscriptions, cost);
     }
 
     /// Whether some shard may not know yet what is wanted here.
@@ -297,6 +316,11 @@ impl Kernel {
 
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
         self.subscriptions -= 1;
+        let cost = subscription_cost(&held.filter);
+        self.memory.left(Kept::Subscriptions, cost);
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.filter_bytes -= cost;
+        }
         if held.group != NO_GROUP {
             self.leave_group(id, held.group, now, fx);
             return;

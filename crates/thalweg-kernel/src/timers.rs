@@ -130,6 +130,7 @@ impl Kernel {
             || !self.dead_letters_kept.is_empty()
             || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
+            || !self.recalls.is_empty()
             || self.watches.recheck
             || self.seats_away.has_news()
     }
@@ -150,6 +151,7 @@ impl Kernel {
         for question in self.lists_here.drain(..lists).collect::<Vec<u32>>() {
             self.go_on_with_list(question, now, fx);
         }
+        self.work_on_recalls(now, fx);
         if self.watches.recheck {
             self.recheck_watches(fx);
         }

@@ -12,8 +12,9 @@ use crate::effects::{Effects, WatchEnd};
 use crate::ids::{LinkId, SessionId, WatchId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
+use crate::memory::{Kept, WATCHER, cell_cost};
 use crate::routes::arena::Arena;
-use crate::session::{Pressure, Session};
+use crate::session::Session;
 use std::collections::VecDeque;
 use thalweg_model::{Address, Message, RetainOp, Time};
 
@@ -124,11 +125,14 @@ impl Kernel {
         if self.watches.count >= self.limits.watches_max {
             return Err(WatchRefused::TooMany);
         }
-        if self.pressure >= Pressure::RefuseSessions {
+        let known = self.cell_of(address);
+        if !self.may_keep_much(WATCHER + known.map_or(cell_cost(address), |_| 0)) {
             return Err(WatchRefused::Overloaded);
         }
-        let known = self.cell_of(address);
-        let cell = known.unwrap_or_else(|| self.watches.cells.add(Cell::new(address)));
+        let cell = known.unwrap_or_else(|| {
+            self.memory.entered(Kept::Watches, cell_cost(address));
+            self.watches.cells.add(Cell::new(address))
+        });
         let watch = self.add_watcher(id, link, cookie, cell, depth);
         match known {
             None => self.begin_cell(cell, address, now, fx),
@@ -174,6 +178,7 @@ impl Kernel {
             }
         }
         self.watches.count += 1;
+        self.memory.entered(Kept::Watches, WATCHER);
         watch
     }
 
@@ -256,6 +261,7 @@ impl Kernel {
     fn unlink_watcher(&mut self, watch: u32) {
         let Some(watcher) = self.watches.watchers.remove(watch) else { return };
         self.watches.count -= 1;
+        self.memory.left(Kept::Watches, WATCHER);
         let Watcher { session, cell, cell_next, cell_before, session_next, session_before, .. } = watcher;
         let watchers = &mut self.watches.watchers;
         if let Some(next) = watchers.get_mut(cell_next) {

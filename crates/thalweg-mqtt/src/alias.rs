@@ -13,6 +13,7 @@ use crate::PeerFault;
 pub(crate) struct InboundAliases {
     max: u16,
     topics: Vec<Option<Arc<str>>>,
+    bytes: usize,
 }
 
 impl InboundAliases {
@@ -38,9 +39,15 @@ impl InboundAliases {
         if let Some(known) = self.topics.get_mut(slot)
             && known.as_deref() != Some(topic)
         {
+            self.bytes = self.bytes + topic.len() - known.as_deref().map_or(0, str::len);
             *known = Some(Arc::from(topic));
         }
         Ok(())
+    }
+
+    /// Bytes of the topics that the peer has defined.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// What `alias` means.
@@ -71,6 +78,8 @@ struct Slot {
 
 /// Shorter topics gain nothing: an alias property takes three bytes.
 const TOPIC_BYTES_MIN: usize = 4;
+/// Longer ones would have us keep more for each connection than they save.
+const TOPIC_BYTES_MAX: usize = 1024;
 
 // The table is bounded and belongs to one connection, so a fixed seed endangers nobody else.
 const SEED: foldhash::fast::FixedState = foldhash::fast::FixedState::with_seed(0x7468_616c_7765_6721);
@@ -84,7 +93,7 @@ impl OutboundAliases {
     /// Whether `topic` is worth an alias here.
     #[inline]
     pub(crate) fn wants(&self, topic: &str) -> bool {
-        self.max != 0 && topic.len() >= TOPIC_BYTES_MIN
+        self.max != 0 && (TOPIC_BYTES_MIN..=TOPIC_BYTES_MAX).contains(&topic.len())
     }
 
     /// The alias of a topic the peer has been told already; it becomes the most recently used.

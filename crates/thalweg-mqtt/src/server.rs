@@ -215,6 +215,11 @@ impl ServerSide {
         &self.limits
     }
 
+    /// Bytes of the topics that the client has given aliases to; they are kept as long as the connection lasts.
+    pub fn alias_bytes(&self) -> usize {
+        self.inbound.bytes()
+    }
+
     /// The version of CONNECT; 3.1.1 until then.
     #[inline]
     pub fn version(&self) -> Version {

@@ -1,6 +1,7 @@
 //! The keeper: a small thread that looks after what belongs to no shard: memory, `$SYS`, and certificate files.
 
 use crate::observer::Observer;
+use crate::shard::{Mailbox, short_of};
 use crate::transport::dtls::DtlsAcceptor;
 use crate::transport::tls::{TlsAcceptor, TlsFiles};
 use std::fs;
@@ -181,20 +182,19 @@ fn stamps(files: &[&PathBuf]) -> Vec<Option<Stamp>> {
     files.iter().map(|file| stamp(file)).collect()
 }
 
-/// Sums up what the shards hold and tells them how short memory is.
+/// Says how short memory is, for operators; the shards see to it themselves.
 fn watch_memory(observer: &Observer) {
-    let held: usize = observer.on_shards(|inside| inside.kernel.bytes_held()).into_iter().sum();
+    let held: usize = observer.shards.iter().map(Mailbox::bytes_held).sum();
     let budget = observer.memory_bytes_max();
-    let (level, pressure) = match held {
-        held if held > budget => (2, Pressure::RefuseSessions),
-        held if held > budget / 10 * 9 => (1, Pressure::DropWaiting),
-        _ => (0, Pressure::None),
+    let before = match observer.pressure() {
+        0 => Pressure::None,
+        1 => Pressure::DropWaiting,
+        _ => Pressure::RefuseSessions,
     };
-    if observer.overall.pressure.swap(level, Ordering::Relaxed) != level {
+    let pressure = short_of(held, budget, before);
+    if pressure != before {
+        observer.overall.pressure.store(pressure as usize, Ordering::Relaxed);
         tracing::warn!(held, budget, ?pressure, "memory pressure changed; limits.memory_bytes_max is the budget");
-        for shard in observer.shards.iter() {
-            shard.tell(crate::shard::ToShard::Pressure(pressure));
-        }
     }
 }
 

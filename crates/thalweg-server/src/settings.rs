@@ -36,6 +36,8 @@ pub(crate) struct ShardSettings {
     pub(crate) links: LinksLimits,
     pub(crate) connect_timeout: Span,
     pub(crate) pace_max: Span,
+    /// The budget of the whole process.
+    pub(crate) memory_bytes_max: usize,
     pub(crate) door: Arc<DoorSettings>,
     listeners: HashMap<Arc<str>, ListenerSettings>,
     /// By what peers of DTLS listeners are known.
@@ -93,6 +95,7 @@ impl ShardSettings {
             links: LinksLimits { output_max, output_high: defaults.output_high.min(output_max / 2), ..defaults },
             connect_timeout: config.limits.connect_timeout,
             pace_max: config.queue.output_pace_max,
+            memory_bytes_max: config.limits.memory_bytes_max.unwrap_or_else(crate::keeper::memory_budget),
             door: Arc::new(door_settings(config)),
             listeners: listeners.collect(),
             dtls: dtls.clone(),

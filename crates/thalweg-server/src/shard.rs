@@ -8,6 +8,7 @@ mod connection;
 mod effects;
 mod linger;
 mod members;
+mod memory;
 mod ports;
 mod stream;
 mod turn;
@@ -19,13 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use thalweg_fronts::LoginAnswer;
-use thalweg_kernel::{Holder, LinkId, Pressure, ShardId, ShardMessage};
+use thalweg_kernel::{Holder, LinkId, ShardId, ShardMessage};
 use thalweg_model::{Message, Time};
 
 use crate::lobby::Arrival;
 
 pub(crate) use commit::{Commits, Committed};
 pub use connection::{ConnectionView, Connections};
+pub(crate) use memory::{Held, short_of};
 pub(crate) use ports::PortParts;
 pub use ports::{PortView, Ports};
 pub use turn::LoopCounts;
@@ -56,8 +58,6 @@ pub(crate) enum ToShard {
     JournalFull(bool),
     /// Somebody wants to look in.
     Ask(Ask),
-    /// How short memory is, process-wide.
-    Pressure(Pressure),
     /// New settings.
     Settings(Box<ShardSettings>),
     /// Say good-bye to everybody and end.
@@ -73,6 +73,8 @@ pub(crate) struct Mailbox {
     sleeping: Arc<AtomicBool>,
     /// Bytes of other shards' messages that are under way to it.
     backlog: Arc<AtomicUsize>,
+    /// What the shard holds.
+    pub(crate) held: Arc<Held>,
 }
 
 /// Bytes under way to a shard above which publishers that send it more are paused for a moment.
@@ -80,7 +82,7 @@ const BACKLOG_BYTES_MAX: usize = 2 << 20;
 
 impl Mailbox {
     pub(crate) fn new(sender: mpsc::Sender<ToShard>, waker: Arc<mio::Waker>, sleeping: Arc<AtomicBool>) -> Self {
-        Mailbox { sender, waker, sleeping, backlog: Arc::default() }
+        Mailbox { sender, waker, sleeping, backlog: Arc::default(), held: Arc::default() }
     }
 
     /// Sends what this shard's kernel says.
@@ -98,6 +100,11 @@ impl Mailbox {
     /// Whether the shard does not keep up with what it is sent.
     pub(crate) fn is_full(&self) -> bool {
         self.backlog.load(Ordering::Relaxed) > BACKLOG_BYTES_MAX
+    }
+
+    /// Bytes of memory that the shard holds, and that are under way to it.
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.held.messages() + self.held.beside() + self.backlog.load(Ordering::Relaxed)
     }
 
     /// False if the shard has ended.

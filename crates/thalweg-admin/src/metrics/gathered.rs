@@ -192,7 +192,7 @@ impl Gathered {
                 ledger: inside.kernel.ledger().clone(),
                 totals: inside.kernel.totals(),
                 stages: inside.stages.clone(),
-                held: inside.kernel.bytes_held(),
+                held: inside.kernel.memory_held() + inside.links.kept_bytes(),
                 connections,
                 dialects,
                 queues,

@@ -364,13 +364,13 @@ pub static METRICS: &[Metric] = metrics! {
 
     // Memory.
     Gauge "thalweg_memory_held_bytes" in "bytes" sys "store/messages/bytes":
-        "Bytes of messages that wait, are in flight or are last values."
+        "Bytes of all that peers have the broker keep: messages, sessions, wills, filters, queues, transactions."
         = One(|g| g.memory_bytes as u64);
     Gauge "thalweg_memory_limit_bytes" in "bytes":
         "The budget for them, limits.memory_bytes_max."
         = One(|g| g.memory_bytes_max as u64);
     Gauge "thalweg_pressure_level" in "level":
-        "How short memory is: 0 not at all, 1 copies that would wait are dropped, 2 new sessions are refused, too."
+        "How short memory is: 0 not at all, 1 what would wait in memory is refused, 2 nothing more is kept but little."
         = One(|g| g.pressure as u64);
 
     // The journal; all 0 if it is switched off.

@@ -92,6 +92,7 @@ impl About<'_> {
             }
             Refusal::Invalid(why) => Fault::precondition(format!("{thing}: {why}")),
             Refusal::Full => Fault::precondition(format!("{thing}: the broker's disk is full")),
+            Refusal::Short => Fault::precondition(format!("{thing}: the broker is short of memory")),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::probe::Mark;
 use crate::stamp;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
-use thalweg_kernel::{Draft, Kernel, LinkId, Outcome, Refusal, exchange_address};
+use thalweg_kernel::{Draft, Gathered, Kernel, LinkId, Outcome, Refusal, exchange_address};
 use thalweg_model::{
     NativeProperties, Properties, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, StampError, Time,
 };
@@ -221,7 +221,12 @@ impl Request<'_> {
         self.links.mark(Mark::KernelPublish);
         match outcome {
             Outcome::Denied => Err(self.about_exchange(publish.exchange, "write").fault(Refusal::Denied)),
-            Outcome::Full if kind == Kind::Gathered => Err(Fault::precondition("the transaction is too large")),
+            Outcome::Full if kind == Kind::Gathered => {
+                Err(Fault::precondition("the broker is short of memory: the transaction was rolled back"))
+            }
+            Outcome::Refused if kind == Kind::Gathered => {
+                Err(Fault::precondition("the connection's transactions are as large as they may be together"))
+            }
             outcome => Ok(outcome),
         }
     }
@@ -245,9 +250,17 @@ impl Request<'_> {
         };
         let draft = memo.draft(address, wishes, publish.payload);
         if kind == Kind::Gathered {
-            self.gather(publish);
-            let is_in = self.kernel.publish_in(self.session, u32::from(self.ch), &draft, further, self.now);
-            return if is_in { Outcome::Accepted } else { Outcome::Full };
+            let kept = if publish.mandatory { publish.header.len() + publish.payload.len() } else { 0 };
+            let tx = u32::from(self.ch);
+            let gathered = self.kernel.publish_in(self.session, tx, &draft, further, kept, self.now);
+            if gathered == Gathered::In {
+                self.gather(publish);
+            }
+            return match gathered {
+                Gathered::In => Outcome::Accepted,
+                Gathered::Short => Outcome::Full,
+                Gathered::TooLarge | Gathered::Nowhere => Outcome::Refused,
+            };
         }
         let published = match further {
             [] => self.kernel.publish(self.session, draft, self.now, self.links),

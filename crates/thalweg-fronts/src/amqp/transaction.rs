@@ -13,10 +13,8 @@ use thalweg_kernel::{Outcome, Refusal};
 pub(super) struct Transaction {
     /// Publishes so far.
     published: usize,
-    /// Those that come back if nobody wants them.
+    /// Those that come back if nobody wants them; the kernel counts their bytes.
     mandatory: Vec<Mandatory>,
-    /// Bytes of those.
-    bytes: usize,
 }
 
 struct Mandatory {
@@ -27,9 +25,6 @@ struct Mandatory {
     header: Box<[u8]>,
     payload: Box<[u8]>,
 }
-
-/// Bytes of mandatory messages that are kept until they are committed. What is above comes back to nobody.
-const MANDATORY_BYTES_MAX: usize = 16 << 20;
 
 impl Request<'_> {
     pub(super) fn select_transactions(&mut self) -> Result<(), Fault> {
@@ -52,8 +47,7 @@ impl Request<'_> {
     /// Notes a publish.
     pub(super) fn gather(&mut self, publish: &Publish<'_>) {
         let Some(transaction) = self.transaction() else { return };
-        if publish.mandatory && transaction.bytes < MANDATORY_BYTES_MAX {
-            transaction.bytes += publish.header.len() + publish.payload.len();
+        if publish.mandatory {
             transaction.mandatory.push(Mandatory {
                 place: transaction.published,
                 exchange: publish.exchange.into(),

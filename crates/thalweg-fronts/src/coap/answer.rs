@@ -72,7 +72,7 @@ impl Answer {
             Refusal::NoQueue | Refusal::NoExchange => Answer::words(Code::NOT_FOUND, "there is no such queue"),
             Refusal::Denied => Answer::words(Code::FORBIDDEN, "the access rules do not allow it"),
             Refusal::Locked | Refusal::InUse => Answer::words(Code::FORBIDDEN, "the queue is another's alone"),
-            Refusal::Full | Refusal::TooMany => {
+            Refusal::Full | Refusal::Short | Refusal::TooMany => {
                 Answer::later(Code::SERVICE_UNAVAILABLE, SHORT_SECS, "there is no room")
             }
             Refusal::Reserved | Refusal::Differs(_) | Refusal::NotEmpty | Refusal::Invalid(_) => {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Kernel, LinkId, Safety};
 use thalweg_model::{Span, Time};
-use thalweg_mqtt::{Event, PeerFault, PingReq, QoS, ServerLimits, ServerSide, Version};
+use thalweg_mqtt::{Event, PeerFault, PingReq, QoS, ReasonCode, ServerLimits, ServerSide, Version};
 use work::Work;
 
 pub use connect::home_key;
@@ -116,6 +116,12 @@ enum State {
     ExpectReVerdict,
     Closed,
 }
+
+const NO_MEMORY: PeerFault = PeerFault {
+    reason: ReasonCode::QuotaExceeded,
+    clause: "§4.13.2",
+    what: "the broker is short of memory and cannot keep the topics of so many aliases",
+};
 
 impl MqttFront {
     /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is
@@ -237,6 +243,16 @@ impl MqttFront {
             front.fault = Some(fault);
         });
         MqttFront::end(links, id, Closing::Cut, None, now, kernel);
+    }
+
+    /// Some input was handled: what the peer has us keep is counted.
+    #[inline]
+    pub(crate) fn on_driven(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
+        let Some(front) = MqttFront::of(links, id) else { return };
+        let kept = front.machine.alias_bytes();
+        if kept > 0 && !links.count_kept(id, kept, kernel) && links.get(id).is_some_and(|link| !link.closing) {
+            MqttFront::fail(links, id, NO_MEMORY, now, kernel);
+        }
     }
 
     /// Ends the link from our side; what is in the output is still sent.

@@ -29,7 +29,7 @@ pub(super) enum Handled {
     Later,
 }
 
-/// How long a publisher that cannot be refused waits while the journal is full.
+/// How long a publisher that cannot be refused waits while the journal is full or memory is short.
 const FULL_PAUSE: Span = Span::from_millis(200);
 
 impl MqttFront {
@@ -87,9 +87,9 @@ impl MqttFront {
         if published.outcome == Outcome::Full
             && let Some(link) = links.get_mut(id)
             && let Front::Mqtt(front) = &link.front
-            && front.machine.version() != Version::V5
+            && (front.machine.version() != Version::V5 || publish.qos == QoS::AtMostOnce)
         {
-            // MQTT 3 cannot refuse a message. It is asked again after a while, and nothing behind it is read meanwhile.
+            // Neither MQTT 3 nor QoS 0 can refuse a message. It is asked again after a while, and nothing behind it is read meanwhile.
             link.pause_until = Some(now + FULL_PAUSE);
             return Handled::Later;
         }

@@ -43,6 +43,7 @@ impl Trouble {
             Refusal::TooMany => ("resource_error", "there are as many as there may be; raise the limit".into()),
             Refusal::Invalid(what) => ("precondition_failed", what.into()),
             Refusal::Full => ("resource_error", "the journal is full; make room on the disk".into()),
+            Refusal::Short => ("resource_error", "the broker is short of memory; try again later".into()),
         };
         Trouble::new(message, format!("{} - {what}: {why}\n", message.to_uppercase()))
     }

@@ -7,7 +7,9 @@ use super::{StompFront, Trouble};
 use crate::link::Links;
 use crate::probe::Mark;
 use crate::stamp;
-use thalweg_kernel::{Draft, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address, queue_address};
+use thalweg_kernel::{
+    Draft, Gathered, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address, queue_address,
+};
 use thalweg_model::{Reliability, Span, Time};
 use thalweg_stomp::{Destination, SendFrame};
 
@@ -119,11 +121,15 @@ impl StompFront {
         };
         if let Some(name) = &send.transaction {
             let number = StompFront::of(links, id).map(|front| front.transactions.number(name)).transpose()?;
-            let is_taken = number.is_none_or(|number| kernel.publish_in(session, number, &draft(), &[], now));
-            return match is_taken {
-                true => Ok(Handled::Done),
-                false => {
-                    let body = format!("transaction '{name}' is as large as it may be; COMMIT it earlier\n");
+            let Some(number) = number else { return Ok(Handled::Done) };
+            return match kernel.publish_in(session, number, &draft(), &[], 0, now) {
+                Gathered::In => Ok(Handled::Done),
+                Gathered::Short => {
+                    let body = format!("the broker is short of memory; transaction '{name}' was rolled back\n");
+                    Err(Trouble::new("resource_error", body))
+                }
+                Gathered::TooLarge | Gathered::Nowhere => {
+                    let body = format!("with '{name}' the open transactions are too large; COMMIT earlier\n");
                     Err(Trouble::new("transaction too large", body))
                 }
             };

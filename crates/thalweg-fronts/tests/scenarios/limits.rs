@@ -3,7 +3,7 @@
 use crate::net::Packet;
 use crate::world::{Hello, World, staying};
 use thalweg_fronts::LinksLimits;
-use thalweg_kernel::{DropReason, Limits, Overflow, Pressure};
+use thalweg_kernel::{DropReason, Limits, MemoryView, Overflow, Pressure};
 use thalweg_model::Span;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, ReasonCode, WillOut};
 
@@ -78,10 +78,17 @@ fn under_pressure_nothing_waits_and_then_nobody_new_comes_in() {
     world.lose(away);
     let publisher = world.connect("p");
     world.net.shards[0].kernel.set_pressure(Pressure::DropWaiting);
-    world.publish(publisher, "t", "1", QoS::AtLeastOnce);
-    assert_eq!(world.texts(here), ["1"], "what can leave at once does");
-    assert_eq!(world.sum(|kernel| kernel.ledger().dropped[DropReason::Memory as usize]), 1);
+    let firm = PublishOut { qos: QoS::AtLeastOnce, topic: "t", payload: b"1", ..PublishOut::default() };
+    assert_eq!(world.publish_with(publisher, &firm), ReasonCode::QuotaExceeded);
+    assert_eq!(world.texts(here), [""; 0], "one of two would have to keep it, so it is refused");
+    assert_eq!(world.sum(|kernel| kernel.ledger().dropped[DropReason::Memory as usize]), 0);
+    world.publish(publisher, "t", "0", QoS::AtMostOnce);
+    assert_eq!(world.texts(here), ["0"], "what can leave at once does");
     world.net.shards[0].kernel.set_pressure(Pressure::RefuseSessions);
+    world.connect("who takes what waits");
+    // Now it is sessions that take the memory.
+    let view = MemoryView { pressure: Pressure::RefuseSessions, budget: 10_000, beside_elsewhere: 2_000 };
+    world.net.shards[0].kernel.set_memory(view);
     let (_, present) = world.connect_with("away", &staying());
     assert!(present, "a session that exists goes on");
     let newcomer = world.try_connect("newcomer", &Hello::default());

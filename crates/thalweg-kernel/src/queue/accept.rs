@@ -165,7 +165,8 @@ impl Kernel {
                 Err(back) => item = back,
             }
         }
-        if self.pressure >= Pressure::DropWaiting {
+        let to_disk = self.pressure >= Pressure::DropWaiting && self.goes_deep(index, message);
+        if self.pressure >= (if to_disk { Pressure::RefuseSessions } else { Pressure::DropWaiting }) {
             self.book_drop(None, message.address(), DropReason::Memory);
             return message.reliability() > Reliability::AtMostOnce;
         }
@@ -195,6 +196,13 @@ impl Kernel {
             self.watch_expiry(index);
         }
         false
+    }
+
+    /// Whether a message that comes now would wait in memory.
+    pub(crate) fn queue_must_wait(&self, index: u32, may_go_to_disk: bool) -> bool {
+        let Some(queue) = self.queue(index) else { return false };
+        let to_disk = may_go_to_disk && (queue.depth.is_some() || self.may_go_deep(queue));
+        !to_disk && (queue.ready > 0 || !self.has_taker_now(index))
     }
 
     /// Puts a message behind those on disk; it is refused never.

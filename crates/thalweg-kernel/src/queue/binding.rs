@@ -6,8 +6,12 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Effects;
 use crate::ids::SessionId;
+use crate::kernel::Map;
+use crate::memory::{Kept, binding_cost};
 use crate::route_cache::{Route, Sink, SinkKind};
 use crate::shards::ShardMessage;
+use smallvec::SmallVec;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use thalweg_model::presence::is_presence;
 use thalweg_model::syntax::{DOTTED, write_level};
@@ -39,6 +43,32 @@ pub(crate) enum To {
     Exchange(Arc<str>),
 }
 
+/// Bindings by what tells one from another, as a hash; nearly always one each.
+pub(crate) type ByTerms = Map<u64, SmallVec<[u32; 1]>>;
+
+/// A hash of what tells a binding from another.
+fn terms_of(by: &impl BuildHasher, exchange: &str, to: &To, key: &str, arguments: &[(Box<str>, PropertyValue)]) -> u64 {
+    let mut hasher = by.build_hasher();
+    exchange.hash(&mut hasher);
+    key.hash(&mut hasher);
+    match to {
+        To::Queue(index) => index.hash(&mut hasher),
+        To::Exchange(address) => address.hash(&mut hasher),
+    }
+    for (name, value) in arguments {
+        name.hash(&mut hasher);
+        match value {
+            PropertyValue::Text(text) => text.hash(&mut hasher),
+            PropertyValue::Bytes(bytes) => bytes.hash(&mut hasher),
+            PropertyValue::Bool(truth) => truth.hash(&mut hasher),
+            PropertyValue::Integer(number) => number.hash(&mut hasher),
+            PropertyValue::Float(number) => number.to_bits().hash(&mut hasher),
+            PropertyValue::Nothing => {}
+        }
+    }
+    hasher.finish()
+}
+
 /// How deep exchanges may lead to exchanges.
 const DEPTH_MAX: usize = 16;
 
@@ -57,6 +87,9 @@ impl Kernel {
             return Err(Refusal::TooMany);
         }
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
+        if !self.may_keep(0, binding_cost(spec.exchange, spec.key, &filter, spec.arguments)) {
+            return Err(Refusal::Short);
+        }
         if thalweg_model::Filter::check(&filter).is_err() {
             return Err(Refusal::Invalid("no filter can be made of this key"));
         }
@@ -137,12 +170,8 @@ impl Kernel {
                     && *binding.arguments == *spec.arguments
             })
         };
-        // Whichever list is likely to be shorter: that of the target.
-        let known = match to {
-            To::Queue(queue) => &self.queue(*queue)?.bindings,
-            To::Exchange(address) => &self.exchanges.get(&**address)?.incoming,
-        };
-        known.iter().copied().find(is)
+        let terms = terms_of(self.binding_by_terms.hasher(), spec.exchange, to, spec.key, spec.arguments);
+        self.binding_by_terms.get(&terms)?.iter().copied().find(is)
     }
 
     #[allow(clippy::too_many_arguments)] // What a binding is made of.
@@ -179,18 +208,21 @@ impl Kernel {
             }
         };
         self.comparing_bindings += usize::from(compares);
+        self.memory.entered(Kept::Topology, binding_cost(exchange, key, &filter, arguments));
+        let terms = terms_of(self.binding_by_terms.hasher(), exchange, &to, key, arguments);
+        self.binding_by_terms.entry(terms).or_default().push(index);
         let from = self.exchanges.entry(exchange.into()).or_insert_with(|| Exchange::predeclared(kind));
-        from.bindings.push(index);
+        from.bindings.insert(index);
         match &to {
             To::Queue(queue) => {
                 if let Some(queue) = self.queue_mut(*queue) {
-                    queue.bindings.push(index);
+                    queue.bindings.insert(index);
                 }
             }
             To::Exchange(address) => {
                 if let Some((kind, _)) = self.exchange_kind(address) {
                     let to = self.exchanges.entry((**address).into()).or_insert_with(|| Exchange::predeclared(kind));
-                    to.incoming.push(index);
+                    to.incoming.insert(index);
                 }
             }
         }
@@ -203,22 +235,32 @@ impl Kernel {
         let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::take) else { return };
         self.bindings_free.push(index);
         self.comparing_bindings -= usize::from(binding.compares);
+        let cost = binding_cost(&binding.exchange, &binding.key, &binding.filter, &binding.arguments);
+        self.memory.left(Kept::Topology, cost);
+        let by = self.binding_by_terms.hasher();
+        let terms = terms_of(by, &binding.exchange, &binding.to, &binding.key, &binding.arguments);
+        if let Some(known) = self.binding_by_terms.get_mut(&terms) {
+            known.retain(|other| *other != index);
+            if known.is_empty() {
+                self.binding_by_terms.remove(&terms);
+            }
+        }
         self.remove_sink(&binding.filter, SinkKind::Binding, index, fx);
         self.persist_ended(binding.number, fx);
         match &binding.to {
             To::Queue(queue) => {
                 if let Some(queue) = self.queue_mut(*queue) {
-                    queue.bindings.retain(|other| *other != index);
+                    queue.bindings.remove(&index);
                 }
             }
             To::Exchange(address) => {
                 if let Some(exchange) = self.exchanges.get_mut(&**address) {
-                    exchange.incoming.retain(|other| *other != index);
+                    exchange.incoming.remove(&index);
                 }
             }
         }
         if let Some(exchange) = self.exchanges.get_mut(&*binding.exchange) {
-            exchange.bindings.retain(|other| *other != index);
+            exchange.bindings.remove(&index);
             if exchange.auto_delete && exchange.bindings.is_empty() {
                 self.end_exchange(&binding.exchange, fx);
             }

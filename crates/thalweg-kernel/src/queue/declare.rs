@@ -8,9 +8,10 @@ use crate::access::Permission;
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
+use crate::memory::{Kept, queue_cost};
 use crate::route_cache::SinkKind;
 use crate::timers::TimerKind;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_model::{Address, Time};
 
@@ -49,6 +50,9 @@ impl Kernel {
         }
         if self.queue_by_address.len() >= self.limits.queues_max {
             return Err(Refusal::TooMany);
+        }
+        if !self.may_keep(0, queue_cost(spec.address)) {
+            return Err(Refusal::Short);
         }
         let link = session.link;
         // What ends with its link is not worth writing down.
@@ -111,7 +115,7 @@ impl Kernel {
             taken: false,
             had_consumer: false,
             groups: Vec::new(),
-            bindings: Vec::new(),
+            bindings: BTreeSet::new(),
             order_last: 0,
             expiry_timer: Time::NEVER,
             used: now,
@@ -129,6 +133,7 @@ impl Kernel {
             }
         };
         self.queue_by_address.insert(address.clone(), index);
+        self.memory.entered(Kept::Topology, queue_cost(&address));
         self.add_sink(&address, SinkKind::Queue, index, fx);
         self.link_groups_again(&address, fx);
         index
@@ -212,6 +217,7 @@ impl Kernel {
     pub(super) fn end_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else { return };
         self.queue_by_address.remove(&queue.address);
+        self.memory.left(Kept::Topology, queue_cost(&queue.address));
         self.remove_sink(&queue.address, SinkKind::Queue, index, fx);
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);

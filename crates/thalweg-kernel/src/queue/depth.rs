@@ -10,6 +10,7 @@ use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::{SessionId, ShardId};
 use crate::journal::{Record, Stored, Waiting};
 use crate::ledger::DropReason;
+use crate::session::Pressure;
 use crate::shards::Asker;
 use crate::{QueueLimits, Safety};
 use std::collections::VecDeque;
@@ -73,11 +74,15 @@ impl Kernel {
         if queue.depth.is_some() {
             return true;
         }
-        queue.durable
-            && message.reliability() > Reliability::AtMostOnce
-            && queue.memory + message.bytes() > self.limits.named_queue_memory_bytes_max
-            && queue.limits.is_plain()
-            && !self.accounts.are_kept()
+        message.reliability() > Reliability::AtMostOnce
+            && (self.pressure >= Pressure::DropWaiting
+                || queue.memory + message.bytes() > self.limits.named_queue_memory_bytes_max)
+            && self.may_go_deep(queue)
+    }
+
+    /// Whether what waits in a queue may wait on disk.
+    pub(super) fn may_go_deep(&self, queue: &Queue) -> bool {
+        queue.durable && queue.limits.is_plain() && !self.accounts.are_kept()
     }
 
     /// Puts a newcomer behind all that waits.

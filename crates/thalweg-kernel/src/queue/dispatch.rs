@@ -169,6 +169,12 @@ impl Kernel {
         Some((taker, (at + 1) % count))
     }
 
+    /// Whether somebody could take a message right now.
+    pub(super) fn has_taker_now(&self, index: u32) -> bool {
+        let Some(queue) = self.queue(index) else { return false };
+        queue.consumers.iter().any(|consumer| self.can_take(consumer)) || !queue.groups.is_empty()
+    }
+
     fn is_taker(&self, group: u32, message: &Message, resting: &[u32]) -> bool {
         !resting.contains(&group) && self.has_member_for(group, message)
     }

@@ -7,6 +7,7 @@ use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::route_cache::SinkKind;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use thalweg_model::syntax::{DOTTED, read_level, write_key, write_level};
 
 /// An exchange. Those of [`PREDECLARED`] are here only while they have bindings.
@@ -19,8 +20,8 @@ pub(crate) struct Exchange {
     /// Its number in the journal; 0 if it is not written down.
     pub(crate) number: u64,
     /// Bindings from it, and to it.
-    pub(crate) bindings: Vec<u32>,
-    pub(crate) incoming: Vec<u32>,
+    pub(crate) bindings: BTreeSet<u32>,
+    pub(crate) incoming: BTreeSet<u32>,
 }
 
 /// Exchanges that every tenant has.
@@ -44,8 +45,8 @@ impl Exchange {
             internal: false,
             alternate: None,
             number: 0,
-            bindings: Vec::new(),
-            incoming: Vec::new(),
+            bindings: BTreeSet::new(),
+            incoming: BTreeSet::new(),
         }
     }
 }
@@ -217,8 +218,8 @@ impl Kernel {
             internal: spec.internal,
             alternate: spec.alternate.map(Into::into),
             number,
-            bindings: Vec::new(),
-            incoming: Vec::new(),
+            bindings: BTreeSet::new(),
+            incoming: BTreeSet::new(),
         };
         if number != 0 {
             let safety = self.session_safety(id);

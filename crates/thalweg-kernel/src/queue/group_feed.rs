@@ -12,6 +12,7 @@ use crate::group_home::is_away;
 use crate::ids::SessionId;
 use crate::journal::{Record, Stored, StoredGroup};
 use crate::ledger::DropReason;
+use crate::memory::queue_cost;
 use crate::ordered::LOOK_ANEW;
 use crate::seats::Chosen;
 use crate::{Kernel, home};
@@ -45,6 +46,9 @@ impl Kernel {
     pub(super) fn add_plain_queue<E: Effects>(&mut self, address: &str, fx: &mut E) -> Result<(), Refusal> {
         if self.queue_by_address.len() >= self.limits.queues_max {
             return Err(Refusal::TooMany);
+        }
+        if !self.may_keep(0, queue_cost(address)) {
+            return Err(Refusal::Short);
         }
         if self.journal_full {
             return Err(Refusal::Full);

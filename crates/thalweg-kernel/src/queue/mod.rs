@@ -29,21 +29,23 @@ mod written;
 pub(crate) use accept::Queued;
 pub(crate) use apart::TakenApart;
 pub use apart::TakenEnd;
-pub(crate) use binding::Binding;
+pub(crate) use binding::{Binding, ByTerms};
 pub(crate) use dead_letter::GivenUp;
 pub(crate) use exchange::Exchange;
 pub(crate) use line::{LineConsumer, Lines};
+pub(crate) use recall::Recalling;
 pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits, QueueOverflow, QueueSpec,
     QueueStatus, Refusal, Verdict, exchange_address, queue_address,
 };
+pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
 use crate::given_back::BackId;
 use crate::ids::SessionId;
 use crate::{Kernel, home};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
 
@@ -81,7 +83,7 @@ pub(crate) struct Queue {
     /// Groups that take from it, for sessions that take their messages through subscriptions.
     groups: Vec<u32>,
     /// Bindings that lead here.
-    bindings: Vec<u32>,
+    bindings: BTreeSet<u32>,
     /// Rises with each message.
     order_last: i64,
     /// The earliest time a timer is set for.

@@ -14,9 +14,23 @@ use thalweg_model::{Filter, Message, Time};
 /// A filter of the route table, and what is really wanted if that is less.
 type Wanted = (Box<str>, Option<Box<str>>);
 
+/// Last values that a queue here is still to be given.
+pub(crate) struct Recalling {
+    /// The queue's index and number.
+    queue: (u32, u64),
+    wanted: Wanted,
+    cursor: ScanCursor,
+}
+
+/// How many queues may be on their way through the last values at the same time.
+const RECALLS_MAX: usize = 1024;
+/// How many of them go on by a step in one turn.
+const STEPS_PER_TURN: usize = 4;
+
 impl Kernel {
     /// Puts the last values of all addresses that a key of an exchange wants into a queue, as if they were published now to
-    /// that queue alone. Those whose home is another shard come later. How many came at once.
+    /// that queue alone. A few come at once, the others in [`Kernel::work`], and those whose home is another shard when that
+    /// has found them.
     pub fn recall<E: Effects>(
         &mut self,
         id: SessionId,
@@ -25,7 +39,7 @@ impl Kernel {
         key: &str,
         now: Time,
         fx: &mut E,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(), Refusal> {
         let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
         self.may_use_queue(id, index)?;
         let (kind, _) = self.exchange_kind(exchange).ok_or(Refusal::NoExchange)?;
@@ -39,21 +53,45 @@ impl Kernel {
         }
         let number = self.queue(index).map_or(0, |queue| queue.number);
         let wanted: Wanted = (filter.into(), pattern.map(Into::into));
+        let known = self.recalls.iter_mut().find(|it| it.queue == (index, number) && it.wanted == wanted);
+        if let Some(known) = known {
+            // It begins anew: what it has brought already may have been taken.
+            known.cursor = ScanCursor::default();
+        } else if self.recalls.len() >= RECALLS_MAX {
+            return Err(Refusal::TooMany);
+        } else {
+            let cursor = ScanCursor::default();
+            self.recalls.push_back(Recalling { queue: (index, number), wanted: wanted.clone(), cursor });
+        }
         self.tell_shards(fx, |_| ShardMessage::Recall {
             queue: (index, number),
             wanted: wanted.clone(),
             cursor: ScanCursor::default(),
         });
-        let (mut cursor, mut count) = (ScanCursor::default(), 0);
-        loop {
-            let (found, done) = self.look_for(&wanted, &mut cursor, now);
-            count += found.len() as u64;
+        if self.recalls.len() == 1 {
+            self.go_on_with_recalls(1, now, fx);
+        }
+        Ok(())
+    }
+
+    /// Goes on with what queues are still to be given, for a turn.
+    pub(crate) fn work_on_recalls<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        self.go_on_with_recalls(STEPS_PER_TURN, now, fx);
+    }
+
+    fn go_on_with_recalls<E: Effects>(&mut self, steps: usize, now: Time, fx: &mut E) {
+        for _ in 0..steps {
+            let Some(mut recalling) = self.recalls.pop_front() else { return };
+            let (index, number) = recalling.queue;
+            if self.queue(index).is_none_or(|queue| queue.number != number) {
+                continue;
+            }
+            let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now);
             self.accept_last_values(index, found, now, fx);
-            if done {
-                break;
+            if !done {
+                self.recalls.push_back(recalling);
             }
         }
-        Ok(count)
     }
 
     /// Some of this shard's last values, and whether they are the last.

@@ -187,6 +187,8 @@ pub enum Refusal {
     Invalid(&'static str),
     /// There is no room to write it down.
     Full,
+    /// There is no memory to keep it.
+    Short,
 }
 
 impl fmt::Display for Refusal {
@@ -203,6 +205,7 @@ impl fmt::Display for Refusal {
             Refusal::TooMany => f.write_str("there are as many as there may be"),
             Refusal::Invalid(why) => f.write_str(why),
             Refusal::Full => f.write_str("the journal is full"),
+            Refusal::Short => f.write_str("memory is short"),
         }
     }
 }

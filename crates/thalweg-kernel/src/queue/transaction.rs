@@ -5,9 +5,24 @@ use super::spec::Verdict;
 use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::SessionId;
+use crate::memory::Kept;
 use crate::publish::{Draft, Outcome};
+use crate::session::Pressure;
 use crate::settle::Settled;
 use thalweg_model::Time;
+
+/// What became of a publish that is part of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gathered {
+    /// It is in, and happens at the transaction's end.
+    In,
+    /// The transactions of its session are as large as they may be together.
+    TooLarge,
+    /// Memory is short, or transactions have all of it that they may have.
+    Short,
+    /// There is no such transaction.
+    Nowhere,
+}
 
 impl Kernel {
     /// Begins a transaction under a number that its session chooses; false if there is one.
@@ -25,20 +40,35 @@ impl Kernel {
         lines.transactions.iter_mut().find(|(known, _)| *known == number).map(|(_, transaction)| transaction)
     }
 
-    /// Adds a publish, to `others` as well as [`Kernel::publish_to_all`] does it; false if there is no such transaction or it
-    /// is as large as it may be.
-    pub fn publish_in(&mut self, id: SessionId, number: u32, draft: &Draft<'_>, others: &[String], now: Time) -> bool {
-        let bytes_max = self.limits.transaction_bytes_max;
+    /// Adds a publish, to `others` as well as [`Kernel::publish_to_all`] does it. `kept` are bytes that the front keeps of it
+    /// until the transaction ends; they count, too.
+    pub fn publish_in(
+        &mut self,
+        id: SessionId,
+        number: u32,
+        draft: &Draft<'_>,
+        others: &[String],
+        kept: usize,
+        now: Time,
+    ) -> Gathered {
+        let texts: usize = others.iter().map(|address| size_of::<String>() + address.len()).sum();
         let message = self.keep(Some(id), draft, &mut None, now);
-        let bytes = message.bytes();
-        let Some(transaction) = self.transaction_mut(id, number) else { return false };
-        if transaction.bytes + bytes > bytes_max {
-            return false;
+        let bytes = message.bytes() + size_of::<Step>() + texts + kept;
+        let Some(lines) = self.sessions.get(id).and_then(|session| session.lines.as_deref()) else {
+            return Gathered::Nowhere;
+        };
+        let of_session: usize = lines.transactions.iter().map(|(_, transaction)| transaction.bytes).sum();
+        if of_session + bytes > self.limits.transaction_bytes_max {
+            return Gathered::TooLarge;
         }
+        if !self.may_gather(bytes) {
+            return Gathered::Short;
+        }
+        let Some(transaction) = self.transaction_mut(id, number) else { return Gathered::Nowhere };
         transaction.bytes += bytes;
         transaction.steps.push(Step::Publish(message, others.into(), draft.stamp));
-        self.bytes_held += bytes;
-        true
+        self.memory.entered(Kept::Transactions, bytes);
+        Gathered::In
     }
 
     /// Adds a settlement; see [`Kernel::settle_line`].
@@ -75,7 +105,9 @@ impl Kernel {
             return Some(vec![Outcome::Full; publishes]);
         }
         let transaction = self.take_transaction(id, number)?;
-        self.bytes_held = self.bytes_held.saturating_sub(transaction.bytes);
+        // What it brings takes no more memory than it did before.
+        let pressure = self.pressure;
+        self.set_pressure(Pressure::None);
         let mut outcomes = Vec::new();
         let mut lines: Vec<u16> = Vec::new();
         for step in transaction.steps {
@@ -102,6 +134,7 @@ impl Kernel {
                 }
             }
         }
+        self.set_pressure(pressure);
         for line in lines {
             self.pump_line(id, line, now, fx);
         }
@@ -116,7 +149,6 @@ impl Kernel {
     /// Forgets a transaction: nothing was published, and what it settled is unsettled again. False if there is none.
     pub fn abort<E: Effects>(&mut self, id: SessionId, number: u32, _: Time, _: &mut E) -> bool {
         let Some(transaction) = self.take_transaction(id, number) else { return false };
-        self.bytes_held = self.bytes_held.saturating_sub(transaction.bytes);
         for step in transaction.steps {
             let Step::Settle { line, unsettled, .. } = step else { continue };
             self.unsettle(id, line, unsettled);
@@ -149,6 +181,8 @@ impl Kernel {
     fn take_transaction(&mut self, id: SessionId, number: u32) -> Option<Transaction> {
         let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
         let at = lines.transactions.iter().position(|(known, _)| *known == number)?;
-        Some(lines.transactions.swap_remove(at).1)
+        let transaction = lines.transactions.swap_remove(at).1;
+        self.memory.left(Kept::Transactions, transaction.bytes);
+        Some(transaction)
     }
 }

@@ -1,8 +1,8 @@
 //! What goes into which queue.
 
 use crate::world::{Taking, Terms, Who, World, draft, exchange_spec, firm, headers, q, text, x};
-use thalweg_kernel::{DeadLetter, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed};
-use thalweg_model::{PropertyValue, Reliability};
+use thalweg_kernel::{DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed};
+use thalweg_model::{PropertyValue, Reliability, RetainOp};
 
 /// A world with an exchange `e` of a kind and queues bound with these keys and named by them.
 fn with_bindings(kind: ExchangeKind, keys: &[&str]) -> (World, Who) {
@@ -467,4 +467,56 @@ fn no_way_leads_to_where_the_broker_alone_publishes() {
     world.bind(client, "amq.topic", "q", "elsewhere");
     world.send(client, "in", "elsewhere", "m");
     assert_eq!(world.waits("q"), 1);
+}
+
+#[test]
+fn many_keys_of_one_queue_are_bound_and_unbound_without_looking_at_all_of_them() {
+    const KEYS: usize = 30_000;
+    let (mut world, client) = with_bindings(ExchangeKind::Direct, &[]);
+    world.queue(client, "q", &Terms::durable());
+    let count = |world: &World| {
+        let mut count = 0;
+        world.kernels[0].for_each_exchange(|exchange| count += exchange.bindings.len());
+        count
+    };
+    // Looked for one by one this takes 900 million comparisons, and so does the end of the queue.
+    for key in (0..KEYS).chain(0..KEYS) {
+        world.bind(client, "e", "q", &key.to_string());
+    }
+    assert_eq!(count(&world), KEYS);
+    let address = q("q");
+    let deleted =
+        world.run(0, |kernel, out, now| kernel.delete_queue(client.session, &address, false, false, now, out));
+    assert_eq!((deleted, count(&world)), (Ok(0), 0));
+}
+
+#[test]
+fn last_values_come_into_a_queue_a_few_at_a_time() {
+    const VALUES: usize = 1_000;
+    let (mut world, client) = with_bindings(ExchangeKind::Topic, &[]);
+    world.queue(client, "q", &Terms::durable());
+    for number in 0..VALUES {
+        let address = format!("{}/v/{number}", x("e"));
+        let value = Draft { retain: RetainOp::Set, ..firm(&address, "m") };
+        world.publish(client, value);
+    }
+    let (queue, exchange) = (q("q"), x("e"));
+    // Straight to the kernel: the world has it work until nothing is left.
+    let recall = |world: &mut World| {
+        world.kernels[0].recall(client.session, &queue, &exchange, "#", world.now, &mut world.out).expect("it may")
+    };
+    recall(&mut world);
+    let mut came = vec![world.waits("q")];
+    while world.kernels[0].has_work() {
+        if came.len() == 2 {
+            // Asked for again on its way, it begins anew and not beside.
+            recall(&mut world);
+        }
+        world.kernels[0].work(world.now, &mut world.out);
+        came.push(world.waits("q"));
+    }
+    let largest = came.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(came[0] <= 64 && largest <= Some(5 * 64), "{came:?}");
+    let all = came.last().copied().unwrap_or_default();
+    assert!((VALUES..VALUES + 6 * 64).contains(&all), "{came:?}");
 }

@@ -19,6 +19,7 @@ mod groups;
 mod journal;
 mod lifetime;
 mod limits;
+mod memory;
 mod model;
 mod ordered;
 mod owners;

@@ -3,7 +3,7 @@
 use crate::world::{Dice, Taking, Terms, Who, World, draft, firm, q};
 use std::collections::BTreeMap;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Draft, Limits, OpenSession, Outcome, Subscribed, Verdict};
+use thalweg_kernel::{Draft, Gathered, Limits, OpenSession, Outcome, Subscribed, Verdict};
 use thalweg_model::{Reliability, Span, Stamp};
 
 const ONCE: Reliability = Reliability::AtLeastOnce;
@@ -127,7 +127,8 @@ fn a_transaction_that_is_repeated_publishes_nothing() {
             assert!(kernel.begin(client.session, 1));
             for sequence in 1..=3 {
                 let text = sequence.to_string();
-                assert!(kernel.publish_in(client.session, 1, &stamped(&q("q"), &text, 1, sequence), &[], now));
+                let gathered = kernel.publish_in(client.session, 1, &stamped(&q("q"), &text, 1, sequence), &[], 0, now);
+                assert_eq!(gathered, Gathered::In);
             }
             assert_eq!(kernel.commit(client.session, 1, now, out), Some(vec![Outcome::Accepted; 3]));
         });

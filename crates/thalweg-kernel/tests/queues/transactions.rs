@@ -1,7 +1,7 @@
 //! All or nothing.
 
 use crate::world::{Taking, Terms, Who, World, draft, firm, q};
-use thalweg_kernel::{Limits, Outcome, Settled, Verdict};
+use thalweg_kernel::{Gathered, Kept, Limits, MemoryView, Outcome, Pressure, Settled, Verdict};
 
 fn begin(world: &mut World, who: Who, number: u32) -> bool {
     world.has_transaction = true;
@@ -9,7 +9,11 @@ fn begin(world: &mut World, who: Who, number: u32) -> bool {
 }
 
 fn put(world: &mut World, who: Who, number: u32, queue: &str, text: &str) -> bool {
-    world.run(who.shard, |kernel, _, now| kernel.publish_in(who.session, number, &firm(&q(queue), text), &[], now))
+    gather(world, who, number, queue, text) == Gathered::In
+}
+
+fn gather(world: &mut World, who: Who, number: u32, queue: &str, text: &str) -> Gathered {
+    world.run(who.shard, |kernel, _, now| kernel.publish_in(who.session, number, &firm(&q(queue), text), &[], 0, now))
 }
 
 fn settle(world: &mut World, who: Who, number: u32, tag: u64, verdict: Verdict) -> Settled {
@@ -171,6 +175,52 @@ fn a_transaction_has_a_bound_and_what_is_beyond_it_is_not_added() {
 }
 
 #[test]
+fn the_bound_is_that_of_all_transactions_of_a_session() {
+    let mut world = World::with(1, Limits { transaction_bytes_max: 10_000, ..Limits::default() });
+    let (one, other) = (world.connect("c"), world.connect("d"));
+    world.queue(one, "q", &Terms::durable());
+    let text = "x".repeat(2_000);
+    for number in 1..=4 {
+        begin(&mut world, one, number);
+        assert_eq!(gather(&mut world, one, number, "q", &text), Gathered::In);
+    }
+    begin(&mut world, one, 5);
+    assert_eq!(gather(&mut world, one, 5, "q", &text), Gathered::TooLarge);
+    begin(&mut world, other, 1);
+    assert_eq!(gather(&mut world, other, 1, "q", &text), Gathered::In, "another session has its own");
+    world.run(0, |kernel, out, now| kernel.abort(one.session, 1, now, out));
+    assert_eq!(gather(&mut world, one, 5, "q", &text), Gathered::In);
+}
+
+#[test]
+fn transactions_count_as_memory_and_have_a_quarter_of_it_together() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.queue(client, "q", &Terms::durable());
+    let gathered = |world: &World| world.kernels[0].kept_bytes()[Kept::Transactions as usize];
+    world.kernels[0].set_memory(MemoryView { budget: 40_000, ..MemoryView::default() });
+    let text = "x".repeat(1_000);
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        begin(&mut world, client, number);
+        match gather(&mut world, client, number, "q", &text) {
+            Gathered::In => {}
+            refused => break refused,
+        }
+    };
+    assert_eq!((refused, number), (Gathered::Short, 9));
+    assert!((8_000..=10_000).contains(&gathered(&world)), "{}", gathered(&world));
+    world.run(0, |kernel, _, _| kernel.set_pressure(Pressure::DropWaiting));
+    assert_eq!(gather(&mut world, client, 1, "q", "m"), Gathered::Short, "nor any while memory is short");
+    for number in 1..=8 {
+        assert_eq!(commit(&mut world, client, number), Some(vec![Outcome::Accepted]), "it takes no more than it did");
+    }
+    assert_eq!(gathered(&world), 0);
+    assert_eq!(world.waits("q"), 8);
+}
+
+#[test]
 fn what_cannot_be_written_down_is_not_committed_at_all() {
     let mut world = World::new();
     let client = world.connect("c");
@@ -192,7 +242,7 @@ fn what_was_not_meant_to_be_written_down_is_not_in_a_transaction_either() {
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
     begin(&mut world, client, 1);
-    world.run(0, |kernel, _, now| kernel.publish_in(client.session, 1, &draft(&q("q"), "m"), &[], now));
+    world.run(0, |kernel, _, now| kernel.publish_in(client.session, 1, &draft(&q("q"), "m"), &[], 0, now));
     commit(&mut world, client, 1);
     assert_eq!((world.waits("q"), world.entries_written()), (1, 0));
 }

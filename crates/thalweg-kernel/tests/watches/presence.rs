@@ -187,7 +187,10 @@ fn whoever_is_refused_while_taking_over_has_left() {
     let mut world = world();
     let who = listener(&mut world, 1, "$presence/#");
     world.open(0, "pump", named("pump"), true, Span::ZERO).expect("there is room");
-    world.run(0, |kernel, _, _| kernel.set_pressure(thalweg_kernel::Pressure::RefuseSessions));
+    world.run(0, |kernel, _, _| {
+        let pressure = thalweg_kernel::Pressure::RefuseSessions;
+        kernel.set_memory(thalweg_kernel::MemoryView { pressure, budget: 10_000, beside_elsewhere: 2_000 });
+    });
     assert!(world.open(0, "pump", named("pump"), true, Span::ZERO).is_none());
     assert_eq!(told(&mut world, who), ["online", "offline cut"]);
 }

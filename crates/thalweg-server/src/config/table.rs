@@ -256,9 +256,12 @@ keys! {
          faster; nothing is dropped.";
     broker limits.memory_bytes_max: Size { min: 16 * MIB, max: 64 * TIB },
         default "automatic" none "automatic", Now;
-        "Memory for messages over the whole broker. From nine tenths of it on, messages that would have to wait are \
-         dropped and counted; beyond it, clients without a session are refused too, with \"server busy\". `automatic` \
-         is three quarters of the machine's (or the container's) memory.";
+        "Memory for what peers have the whole broker keep: messages, and beside them sessions, wills, filters, topic \
+         aliases, queues, bindings, watches and transactions. From nine tenths of it on, messages that could only wait \
+         in memory are refused; who cannot be told is not read until there is room. Transactions have a quarter of it \
+         together, and the rest beside messages half, but what is little is let in beyond that. Clients without a \
+         session are refused beyond the budget, if it is not messages alone that fill it. `automatic` is three quarters \
+         of the machine's (or the container's) memory.";
 
     broker queue.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
         "Most messages that wait for one session. Then `queue.overflow` decides.";
@@ -298,7 +301,7 @@ keys! {
     broker queues.bindings_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
         "Most bindings of all exchanges together. Further ones are refused.";
     broker queues.transaction_bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
-        "Most bytes of messages published in one transaction that is not committed.";
+        "Most bytes of messages published in transactions that are not committed, over all channels of a connection.";
 
     broker session.expiry_max: expiry(0), default "unlimited" none "unlimited", NewConnections;
         "Longest session expiry that MQTT 5 clients are granted; a longer wish is shortened, and the client is \

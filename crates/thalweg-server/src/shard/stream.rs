@@ -169,6 +169,7 @@ impl Shard {
             self.pace(id);
             self.carry_out();
             self.close_large_batch();
+            self.weigh();
             if std::mem::take(&mut self.mail_full) || self.commits.is_behind() {
                 self.wait_for_mail(id);
             }

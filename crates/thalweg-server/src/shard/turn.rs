@@ -86,7 +86,7 @@ pub(crate) struct Shard {
     /// Another shard does not keep up with what this one has just sent it.
     pub(super) mail_full: bool,
     pub(super) commits: Commits,
-    pressure: Pressure,
+    pub(super) pressure: Pressure,
     journal_full: bool,
     /// What an earlier run left is being taken up: what is due waits until all shards know each other's routes.
     restoring: bool,
@@ -172,6 +172,7 @@ impl Shard {
         self.now = clock::now();
         self.counts.turns += 1;
         let was_idle = events.is_empty();
+        self.weigh();
         for event in events.iter() {
             if event.token() == MAILBOX || self.on_port_event(event) || self.on_linger_event(event.token()) {
                 continue;
@@ -205,6 +206,7 @@ impl Shard {
         self.end_batch(was_idle);
         self.complete_batches();
         self.flush_dirty();
+        self.weigh();
     }
 
     /// Waits for events; not at all if there is work.
@@ -280,6 +282,7 @@ impl Shard {
                         self.relieve();
                     }
                 }
+                self.weigh();
                 if number != 0 {
                     self.commits.owe(from, number, self.links.batch_number());
                 }
@@ -310,11 +313,6 @@ impl Shard {
                 // Before the next mail, so that whoever asks again finds it done.
                 self.carry_out();
             }
-            ToShard::Pressure(pressure) => {
-                self.kernel.set_pressure(pressure);
-                self.pressure = pressure;
-                self.tell_blocked();
-            }
             ToShard::Settings(settings) => {
                 self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
@@ -328,7 +326,7 @@ impl Shard {
     }
 
     /// Tells publishers whose protocol has words for it why what they send cannot be kept, or that it can again.
-    fn tell_blocked(&mut self) {
+    pub(super) fn tell_blocked(&mut self) {
         let why = match (self.journal_full, self.pressure) {
             (true, _) => Some("low on disk"),
             (false, Pressure::None) => None,

@@ -23,6 +23,7 @@ mod coap;
 mod connections;
 mod garbage;
 mod groups;
+mod memory;
 mod readers;
 mod stores;
 
