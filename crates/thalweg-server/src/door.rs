@@ -19,6 +19,9 @@ const SCRAM: &str = "SCRAM-SHA-256";
 /// Bytes of randomness in our part of a nonce.
 const NONCE_BYTES: usize = 24;
 
+/// With so many log-ins waiting, those of peers that have closed their side are dropped.
+const MANY: usize = 32;
+
 /// Who asks, as far as the transport knows.
 pub(crate) struct Visitor {
     /// The listener it came through.
@@ -167,6 +170,11 @@ impl Door {
         let verdict = Err(Refusal::about(request, reason, problem));
         self.pool.take_note(request, &verdict);
         answer_of(verdict, &request.client_id, None)
+    }
+
+    /// Whether the log-in of a connection waits, and many others do.
+    pub(crate) fn is_behind_many(&self, link: LinkId, serial: u64) -> bool {
+        self.pending.contains_key(&(link, serial)) && self.pool.waiting() > MANY
     }
 
     /// The pool has answered.

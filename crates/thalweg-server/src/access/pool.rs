@@ -31,7 +31,7 @@ pub struct VaultPool {
 /// Counts of log-ins since the start.
 #[derive(Clone, Debug, Default)]
 pub struct LoginCounts {
-    /// Requests that wait for a vault thread, now.
+    /// Log-ins that wait for a vault thread, now.
     pub waiting: u64,
     /// Refused log-ins by reason: every reason, also those that have not occurred.
     pub by_reason: Vec<(&'static str, u64)>,
@@ -140,6 +140,11 @@ impl VaultPool {
     /// The vault the threads ask.
     pub fn vault(&self) -> &Arc<Vault> {
         &self.shared.vault
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().queue.len()
     }
 
     /// What was counted.

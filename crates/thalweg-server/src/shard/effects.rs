@@ -4,6 +4,7 @@
 //! anything is flushed; questions about peers and ended links follow.
 
 use super::Shard;
+use super::wheel::Deadline;
 use crate::door::Visitor;
 use thalweg_fronts::LoginAsk;
 use thalweg_kernel::{CloseReason, Evicted, LinkId, ShardMessage};
@@ -54,6 +55,8 @@ impl Shard {
                     ask => {
                         if let Some((answer, ends)) = self.door.ask(id, serial, visitor, ask) {
                             self.on_login_now(id, serial, answer, ends);
+                        } else if self.is_given_up(id) {
+                            self.wheel.set(self.now, id, serial, Deadline::Close);
                         }
                     }
                 }

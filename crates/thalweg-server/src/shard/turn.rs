@@ -432,7 +432,16 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.readable = true;
         connection.hung_up |= hung_up;
+        if self.is_given_up(id) {
+            return self.close(id);
+        }
         self.queue(id);
+    }
+
+    /// Whether a peer has closed its side while its log-in waits among many. With few it may have said all it wants to say.
+    pub(super) fn is_given_up(&mut self, id: LinkId) -> bool {
+        let connection = self.connections.get_mut(id).filter(|connection| connection.hung_up);
+        connection.is_some_and(|connection| self.door.is_behind_many(id, connection.serial))
     }
 
     pub(super) fn queue(&mut self, id: LinkId) {
