@@ -107,9 +107,9 @@ impl Refusal {
     /// A refusal of a peer's request: the text for the log says who asked, quoted and cut, so that names cannot forge a
     /// log line.
     pub fn about(request: &LoginRequest, reason: RefusalReason, problem: impl fmt::Display) -> Self {
-        let quoted = |name: &str| match name.char_indices().nth(LOGGED_CHARS_LIMIT) {
-            None => format!("{name:?}"),
-            Some((cut, _)) => format!("{:?}…", name.get(..cut).unwrap_or("")),
+        let quoted = |name: &str| match cut(name) {
+            whole if whole.len() == name.len() => format!("{name:?}"),
+            part => format!("{part:?}…"),
         };
         let mut log = format!("client {}", quoted(&request.client_id));
         if let Some(user) = &request.user {
@@ -136,5 +136,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Of a client id or user name at most so many characters are logged.
-const LOGGED_CHARS_LIMIT: usize = 80;
+/// As much of a peer's text as is logged. Log it as a `str` value or with `{:?}`, which escape it, never with `%`.
+pub(crate) fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(LOGGED_BYTES_MAX)).unwrap_or("")
+}
+
+/// Of a client id, user name or filter at most so many bytes are logged.
+const LOGGED_BYTES_MAX: usize = 80;

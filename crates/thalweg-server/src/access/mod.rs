@@ -22,6 +22,7 @@ mod verdict_cache;
 pub use acl_file::AclFile;
 pub use error::AccessError;
 pub use jwt::{TokenClaims, TokenError, TokenKeys};
+pub(crate) use login::cut;
 pub use login::{Login, LoginRequest, Refusal, RefusalReason};
 pub use password_file::{
     PasswordFile, add_password, add_scram_verifier, delete_user, hash_password, user_name_problem,

@@ -5,6 +5,7 @@
 
 use super::Shard;
 use super::wheel::Deadline;
+use crate::access::cut;
 use crate::door::Visitor;
 use thalweg_fronts::LoginAsk;
 use thalweg_kernel::{CloseReason, Evicted, LinkId, ShardMessage};
@@ -68,9 +69,9 @@ impl Shard {
     fn tell_evicted(&mut self) {
         for Evicted { client, group, filter, returned, strikes } in self.kernel.take_evicted() {
             tracing::warn!(
-                %client,
-                %group,
-                %filter,
+                client = cut(&client),
+                group = cut(&group),
+                filter = cut(&filter),
                 returned,
                 strikes,
                 "disconnected: it did not acknowledge messages of a shared subscription in time, and other members get \
