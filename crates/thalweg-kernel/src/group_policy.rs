@@ -15,8 +15,8 @@ pub struct GroupPolicy {
     pub strategy: Option<GroupStrategy>,
     /// What must stay in order.
     pub order: Option<OrderKey>,
-    /// In place of [`Limits::group_settle_timeout`]. Whoever names it gives members that long, whatever else is known of
-    /// them: rare messages may take much longer than most.
+    /// In place of [`Limits::group_settle_timeout`]. Whoever names it gives members that long, even with
+    /// [`Limits::group_adaptive_eviction`]: rare messages may take much longer than most.
     pub settle_timeout: Option<Span>,
     /// Whether members get a message as reliably as they subscribed, though it was published with less.
     pub upgrade_reliability: Option<bool>,
@@ -28,7 +28,7 @@ pub(crate) struct Policy {
     pub(crate) strategy: GroupStrategy,
     pub(crate) order: Option<OrderKey>,
     pub(crate) settle_timeout: Span,
-    /// Nobody is silent before, whatever is known of it.
+    /// The adaptive strategy evicts no member that has been silent for less.
     pub(crate) patience: Span,
     pub(crate) upgrade_reliability: bool,
 }
@@ -44,11 +44,17 @@ impl Limits {
     /// What holds for groups on a filter.
     pub(crate) fn policy_of(&self, filter: &str) -> Policy {
         let own = self.group_policies.iter().find(|policy| policy.filter.covers(filter));
+        let settle_timeout = own.and_then(|own| own.settle_timeout);
+        let patience = match (settle_timeout, self.group_adaptive_eviction) {
+            (Some(named), _) => named,
+            (None, true) => Span::ZERO,
+            (None, false) => self.group_settle_timeout,
+        };
         Policy {
             strategy: own.and_then(|own| own.strategy).unwrap_or(self.group_strategy),
             order: own.and_then(|own| own.order),
-            settle_timeout: own.and_then(|own| own.settle_timeout).unwrap_or(self.group_settle_timeout),
-            patience: own.and_then(|own| own.settle_timeout).unwrap_or(Span::ZERO),
+            settle_timeout: settle_timeout.unwrap_or(self.group_settle_timeout),
+            patience,
             upgrade_reliability: own.and_then(|own| own.upgrade_reliability).unwrap_or(false),
         }
     }
@@ -76,5 +82,24 @@ mod tests {
         assert_eq!((other.strategy, other.order), (GroupStrategy::Random, Some(OrderKey::Address)));
         assert!(other.upgrade_reliability && other.settle_timeout == limits.group_settle_timeout);
         assert_eq!(limits.policy_of("#").order, None);
+    }
+
+    #[test]
+    fn members_have_the_whole_timeout_unless_adaptive_eviction_is_chosen() {
+        let (long, longer) = (Span::from_secs(30), Span::from_secs(600));
+        let named =
+            GroupPolicy { settle_timeout: Some(longer), ..GroupPolicy::new(Filter::new("jobs").expect("legal")) };
+        let limits = |adaptive| Limits {
+            group_policies: Arc::new([named.clone()]),
+            group_settle_timeout: long,
+            group_adaptive_eviction: adaptive,
+            ..Limits::default()
+        };
+        assert!(!Limits::default().group_adaptive_eviction);
+        for (adaptive, patience) in [(false, long), (true, Span::ZERO)] {
+            let limits = limits(adaptive);
+            assert_eq!(limits.policy_of("other").patience, patience);
+            assert_eq!(limits.policy_of("jobs").patience, longer);
+        }
     }
 }

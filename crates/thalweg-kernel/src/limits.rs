@@ -65,6 +65,9 @@ pub struct Limits {
     pub group_policies: Arc<[GroupPolicy]>,
     /// A member that has not settled a group's delivery for this long loses it to the others.
     pub group_settle_timeout: Span,
+    /// Whether the adaptive strategy evicts a member sooner: once it has been silent for many times as long as its work
+    /// takes. A pause in the member's program is taken for a failure then.
+    pub group_adaptive_eviction: bool,
     /// Whether a group's at-least-once deliveries that a member has not settled go to the others as soon as its link
     /// ends.
     pub group_redispatch: bool,
@@ -150,6 +153,7 @@ impl Default for Limits {
             group_strategy: GroupStrategy::Adaptive,
             group_policies: Arc::default(),
             group_settle_timeout: Span::from_secs(30),
+            group_adaptive_eviction: false,
             group_redispatch: true,
             queues_max: 100_000,
             named_queue_messages_max: 10_000_000,

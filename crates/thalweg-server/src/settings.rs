@@ -175,6 +175,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         group_strategy: config.groups.strategy,
         group_policies: config.groups.policies.iter().map(group_policy).collect(),
         group_settle_timeout: config.groups.settle_timeout.unwrap_or(Span::FOREVER),
+        group_adaptive_eviction: config.groups.adaptive_eviction,
         group_redispatch: config.session.redispatch,
         queues_max: config.queues.count_max,
         named_queue_messages_max: config.queues.messages_max,

@@ -123,7 +123,8 @@ const TICKS: f64 = 100.0;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Nothing on disk, nobody else on the wire; one shard, so that a group and its members are in one place.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
+    "groups.adaptive_eviction=true",
     "listeners.websocket.enabled=false",
     "admin.enabled=false",
     "journal.enabled=false",

@@ -54,6 +54,8 @@ impl Broker {
     ) -> Self {
         let mut limits = Limits { group_strategy: strategy, group_messages_max: 10_000_000, ..Limits::default() };
         limits.group_bytes_max = 1 << 34;
+        // Its bars are for members that hang, too.
+        limits.group_adaptive_eviction = true;
         if let (Some(_), Ok(filter)) = (order, Filter::new(FILTER)) {
             limits.group_policies = [GroupPolicy { order, ..GroupPolicy::new(filter) }].into();
         }

@@ -146,6 +146,7 @@ impl Simulation {
             group_strategy: *random.pick(&strategies),
             in_flight_max: *random.pick(&[1, 2, 5, 1000]),
             group_settle_timeout: *random.pick(&[Span::from_secs(2), Span::FOREVER]),
+            group_adaptive_eviction: true,
             queue_at_most_once_offline: random.one_in(3),
             route_cache_max: *random.pick(&[1, 4, 1000]),
             ..Limits::default()

@@ -18,7 +18,8 @@ fn number(text: &str) -> u32 {
 }
 
 fn world(strategy: GroupStrategy) -> World {
-    World::without_prefixes(1, Limits { group_strategy: strategy, ..Limits::default() })
+    let limits = Limits { group_strategy: strategy, group_adaptive_eviction: true, ..Limits::default() };
+    World::without_prefixes(1, limits)
 }
 
 /// Members take turns and have three seconds to settle.

@@ -12,7 +12,7 @@ use thalweg_model::{Filter, Reliability, Span};
 const HOUR: Span = Span::from_secs(3600);
 
 fn adaptive() -> Limits {
-    Limits { group_strategy: GroupStrategy::Adaptive, ..Limits::default() }
+    Limits { group_strategy: GroupStrategy::Adaptive, group_adaptive_eviction: true, ..Limits::default() }
 }
 
 fn in_turns() -> Limits {

@@ -10,7 +10,7 @@ use thalweg_model::{Reliability, Span};
 const ONCE: Reliability = Reliability::AtLeastOnce;
 
 fn world(strategy: GroupStrategy) -> World {
-    World::without_prefixes(1, Limits { group_strategy: strategy, ..Limits::default() })
+    World::without_prefixes(1, Limits { group_strategy: strategy, group_adaptive_eviction: true, ..Limits::default() })
 }
 
 fn join(world: &mut World, name: &str, filter: &str, group: &str) -> Who {

@@ -8,7 +8,7 @@ use thalweg_kernel::{
 use thalweg_model::{Filter, Reliability, Span};
 
 fn adaptive() -> Limits {
-    Limits { group_strategy: GroupStrategy::Adaptive, ..Limits::default() }
+    Limits { group_strategy: GroupStrategy::Adaptive, group_adaptive_eviction: true, ..Limits::default() }
 }
 
 fn members<const N: usize>(world: &mut World, reliability: Reliability) -> [Who; N] {
@@ -205,14 +205,16 @@ fn a_member_that_comes_back_starts_anew_and_loses_nothing() {
 }
 
 #[test]
-fn who_names_a_time_to_settle_gives_members_that_long() {
-    for (named, ends) in [(None, true), (Some(Span::from_secs(8)), false)] {
+fn a_pause_of_seconds_costs_the_link_only_where_that_was_chosen_and_no_longer_time_was_named() {
+    let long = Some(Span::from_secs(8));
+    for (named, is_chosen, ends) in [(None, false, false), (None, true, true), (long, true, false)] {
         let filter = Filter::new("t").expect("legal");
         let policy = GroupPolicy { settle_timeout: named, ..GroupPolicy::new(filter) };
-        let mut world = World::without_prefixes(1, Limits { group_policies: Arc::new([policy]), ..adaptive() });
+        let limits = Limits { group_policies: Arc::new([policy]), group_adaptive_eviction: is_chosen, ..adaptive() };
+        let mut world = World::without_prefixes(1, limits);
         let [slow, fast] = members::<2>(&mut world, Reliability::AtLeastOnce);
         let got = work(&mut world, [slow, fast], [6_000, 10], 15, 5_500, |text| firm("t", text));
-        assert_eq!(world.closed(slow).is_some(), ends, "{named:?} {got:?}");
+        assert_eq!(world.closed(slow).is_some(), ends, "{named:?} {is_chosen} {got:?}");
     }
 }
 

@@ -169,6 +169,7 @@ impl Config {
                 messages_max: 0,
                 bytes_max: 0,
                 settle_timeout: None,
+                adaptive_eviction: false,
             },
             sys: Sys { interval: None },
         }

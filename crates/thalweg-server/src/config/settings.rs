@@ -529,6 +529,8 @@ pub struct Groups {
     pub bytes_max: usize,
     /// Time a member has to settle a message before another may get it; `None` is for ever.
     pub settle_timeout: Option<Span>,
+    /// Whether the strategy `adaptive` may close a silent member's connection sooner.
+    pub adaptive_eviction: bool,
 }
 
 /// `sys.*`

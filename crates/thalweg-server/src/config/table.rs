@@ -70,7 +70,7 @@ keys! {
     broker log.format: Word(LogFormat::WORDS), default "text", Restart;
         "Shape of a log line: `text` for people, `json` (one object per line) for collectors.";
     broker log.file: Path, default "", Restart;
-        "File that log lines are appended to. Not set: standard error.";
+        "File that log lines are appended to; made with mode 0640. Not set: standard error.";
 
     listener enabled: Flag, default "true", Now;
         "Whether the broker opens this listener. The listeners `mqtt`, `websocket`, `amqp`, `stomp`, `coap` and \
@@ -594,10 +594,14 @@ keys! {
     broker groups.settle_timeout: SETTLE_TIMEOUT, default "30s" none "off", Now;
         "Time a member has to acknowledge QoS 1 messages of a shared subscription. Then its connection is closed, if another \
          member is there that has not fallen silent, too, and what it had goes to others: as long as it is open MQTT allows \
-         no second copy. Work that takes longer needs a longer time, or is done twice. `adaptive` closes sooner who has \
-         been silent for 2 seconds and for 30 times as long as its work takes, unless an entry of `groups.policies` names \
-         a time: all members of its groups have that long. Who comes back gets one message until it has acknowledged \
-         one, and from the second time on waits for that.";
+         no second copy. Work that takes longer needs a longer time, or is done twice. Who comes back gets one message until it \
+         has acknowledged one, and from the second time on waits for that.";
+    broker groups.adaptive_eviction: Flag, default "false", Now;
+        "Whether the strategy `adaptive` closes a member's connection before `groups.settle_timeout`: once it has \
+         acknowledged nothing for 2 seconds and for 30 times as long as its work takes, and others are there. Then a \
+         worker that hangs holds its messages for seconds, and one whose program pauses for 2 seconds (a garbage \
+         collection, one slow job among quick ones) is disconnected and its work done twice. Groups for which \
+         `groups.policies` names a `settle_timeout` keep that.";
 
     broker sys.interval: seconds(1, 86_400), default "10s" none "off", Now;
         "Time between two rounds of statistics under $SYS.";

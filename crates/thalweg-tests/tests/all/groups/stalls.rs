@@ -61,7 +61,7 @@ fn publishing(broker: &Broker, log: &Log, ahead: usize) -> (Worker, std::sync::m
 
 #[test]
 fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_when_it_comes_back() {
-    let broker = Broker::with().set("shards", "1").start_as(Kind::Thalweg);
+    let broker = Broker::with().set("shards", "1").set("groups.adaptive_eviction", "true").start_as(Kind::Thalweg);
     let log = Log::default();
     let others = ["one", "two"].map(|who| Worker::start(broker.mqtt(), who, FILTER, WORK, &log));
     let mut hand = Hand::join(&broker, "frozen", &log);

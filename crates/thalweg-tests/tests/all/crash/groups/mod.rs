@@ -127,6 +127,8 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     let luck = Luck::new(seed);
     let forgets = matches!(way, Way::Forget);
     let home = home.set(r#"groups.policies=[{ filter = "o/#", order = "publisher" }]"#);
+    // Members freeze, and a run is short.
+    let home = home.set("groups.adaptive_eviction=true");
     let mut book = Book::new(begun, home.folder().join("trail"));
     let publishers = [
         ("p-free-1", vec![book.stream("f/a", 1, false), book.stream("f/b", 2, false)]),
