@@ -7,7 +7,7 @@ use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
@@ -106,6 +106,11 @@ impl Door {
             protocol: self.settings.protocols.get(&visitor.listener).copied().unwrap_or_default(),
             listener: visitor.listener,
         }
+    }
+
+    /// Logs a DTLS handshake that failed.
+    pub(crate) fn note_handshake(&self, listener: &str, peer: SocketAddr, why: &dyn Display) {
+        self.pool.note_handshake(listener, peer, why);
     }
 
     /// What somebody may do whose identity the transport has proven.

@@ -1,11 +1,22 @@
 //! Asking a running broker's admin API, for `top`, `trace`, `ledger` and `backup`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::cli::AdminArgs;
 use crate::failure::Failure;
+
+/// The secret in a file: its first line.
+pub fn secret_in(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
+    match text.lines().next() {
+        Some(secret) if !secret.is_empty() => Ok(secret.to_owned()),
+        _ => Err(Failure::usage(format!("the first line of {} is empty", file.display()))),
+    }
+}
 
 /// A way to ask one broker.
 pub struct AdminApi {
@@ -23,8 +34,11 @@ impl AdminApi {
                 .mend("The admin API speaks plain HTTP; reach a distant one through an SSH tunnel or a TLS proxy on this machine"));
         }
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
-        let token =
-            args.token.clone().or_else(|| std::env::var("THALWEG_ADMIN_TOKEN").ok()).filter(|token| !token.is_empty());
+        let token = match &args.token_file {
+            Some(file) => Some(secret_in(file)?),
+            None => args.token.clone().or_else(|| std::env::var("THALWEG_ADMIN_TOKEN").ok()),
+        };
+        let token = token.filter(|token| !token.is_empty());
         Ok(AdminApi { agent: config.into(), base: base.to_owned(), token })
     }
 
@@ -79,7 +93,7 @@ fn answer_of(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Resul
         (false, Ok(Value::Object(fault))) if fault.contains_key("error") => {
             let word = |key: &str| fault.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             Err(Failure::new(word("error")).mend(match status.as_u16() {
-                401 => "Give the value of admin.token with --token, or in THALWEG_ADMIN_TOKEN".to_owned(),
+                401 => "Give the value of admin.token in THALWEG_ADMIN_TOKEN, or with --token-file".to_owned(),
                 _ => word("mend"),
             }))
         }

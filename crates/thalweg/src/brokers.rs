@@ -14,6 +14,7 @@ use thalweg_client::{
 };
 use thalweg_mqtt::{QoS, Version};
 
+use crate::admin_api::secret_in;
 use crate::cli::{ConnectArgs, ViaArg};
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 use crate::quantity::spoken;
@@ -178,8 +179,9 @@ impl Brokers {
                     .mend("Name the authority that signed the broker's certificate with --ca FILE")
             }
             lower if lower.contains("user name") || lower.contains("not authorized") || lower.contains("password") => {
-                Failure::new(format!("the broker refuses us: {words}"))
-                    .mend("Does it want a user and password? Give them as mqtt://USER:PASSWORD@HOST in --url")
+                Failure::new(format!("the broker refuses us: {words}")).mend(
+                    "Does it want a user and password? Give them as mqtt://USER@HOST in --url, with --password-file",
+                )
             }
             lower if lower.contains("no such file") => Failure::new(format!("there is no socket {place}"))
                 .mend("Is the broker running, with a listener whose transport is unix and whose bind is this path?"),
@@ -216,6 +218,7 @@ fn ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>,
         (None, None) if !args.url.is_empty() => args.url.clone(),
         (None, None) => vec![from_environment()?],
     };
+    let named = with_password(args, named)?;
     let Some(first) = named.first() else { return Ok(named) };
     match args.via {
         None => Ok(named),
@@ -233,6 +236,19 @@ fn ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>,
             Ok(if of_it.is_empty() { vec![beside(first, via)] } else { of_it })
         }
     }
+}
+
+/// Gives the password of --password-file to those who have a user and none.
+fn with_password(args: &ConnectArgs, mut urls: Vec<BrokerUrl>) -> Result<Vec<BrokerUrl>, Failure> {
+    let Some(file) = &args.password_file else { return Ok(urls) };
+    let password = secret_in(file)?.into_bytes();
+    let mut wanting = urls.iter_mut().filter(|url| url.user.is_some() && url.password.is_none()).peekable();
+    if wanting.peek().is_none() {
+        return Err(Failure::usage("--password-file is given, and no URL has a user without a password")
+            .mend("Write the user into --url or THALWEG_URL: mqtt://USER@HOST"));
+    }
+    wanting.for_each(|url| url.password = Some(password.clone()));
+    Ok(urls)
 }
 
 /// The same host by another protocol, at that one's usual port, as safe.
@@ -368,6 +384,23 @@ const FAREWELL_MAX: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_comes_from_a_file_for_urls_that_want_one() {
+        let file = std::env::temp_dir().join(format!("thalweg-password-{}", std::process::id()));
+        std::fs::write(&file, "s3cret\nmore\n").expect("the temporary folder is writable");
+        let with = |urls: &[&str]| {
+            let args = ConnectArgs { password_file: Some(file.clone()), ..args(urls, None) };
+            ways(&args, None).map(|urls| urls.into_iter().map(|url| url.password).collect::<Vec<_>>())
+        };
+        let secret = |text: &str| Some(text.as_bytes().to_vec());
+        assert_eq!(with(&["mqtt://u@h", "amqp://u:own@h"]).ok(), Some(vec![secret("s3cret"), secret("own")]));
+        assert!(with(&["mqtt://h"]).is_err(), "there is no user");
+        std::fs::write(&file, "\n").expect("the temporary folder is writable");
+        assert!(with(&["mqtt://u@h"]).is_err(), "there is no password");
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(with(&["mqtt://u@h"]).is_err(), "there is no file");
+    }
 
     fn args(urls: &[&str], via: Option<ViaArg>) -> ConnectArgs {
         let url = urls.iter().map(|url| url.parse().unwrap_or_else(|error| panic!("{url}: {error}"))).collect();

@@ -238,6 +238,10 @@ pub struct ConnectArgs {
     /// the best is taken. Default: the environment variable THALWEG_URL, else mqtt://127.0.0.1:1883
     #[arg(long, value_name = "URL")]
     pub url: Vec<BrokerUrl>,
+    /// Read the password from the first line of this file, for URLs with a user and no password. Other users of this machine
+    /// can see a password in the command line, and neither in a file that only you can read nor in THALWEG_URL
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
     /// Which protocol carries messages. `auto`: whichever serves best, of all that --url names, or of all there are on its
     /// host at their usual ports. Default: that of --url
     #[arg(long, value_name = "PROTOCOL")]
@@ -544,9 +548,13 @@ pub struct AdminArgs {
     /// The broker's admin API
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7883")]
     pub url: String,
-    /// The token of `admin.token`, if one is set. Default: the environment variable THALWEG_ADMIN_TOKEN
+    /// The token of `admin.token`, if one is set. Default: the environment variable THALWEG_ADMIN_TOKEN. Other users of
+    /// this machine can see it in the command line: use the variable or --token-file
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
+    /// Read the token from the first line of this file
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// `thalweg top`
@@ -655,6 +663,7 @@ impl Default for ConnectArgs {
     fn default() -> Self {
         ConnectArgs {
             url: Vec::new(),
+            password_file: None,
             via: None,
             calibration: None,
             explain: false,
@@ -805,6 +814,8 @@ mod tests {
             "thalweg sub a --share g --work --work-time 25ms --report publish --report-every 500ms",
             "thalweg req a -m x --timeout 2s",
             "thalweg top --once --url http://127.0.0.1:1 --token t",
+            "thalweg top --once --token-file t",
+            "thalweg pub a -m x --url mqtt://u@h --password-file p",
             "thalweg trace a/b --from c --live",
             "thalweg serve --repair --data /tmp/x",
             "thalweg ledger",

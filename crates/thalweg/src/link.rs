@@ -582,9 +582,9 @@ fn refused(reason: ReasonCode, properties: &Properties<'_>, elsewhere: Option<&s
         (ReasonCode::BadUserNameOrPassword, _) => {
             failure.mend("Give the right ones as mqtt://USER:PASSWORD@HOST in --url")
         }
-        (ReasonCode::NotAuthorized, _) => {
-            failure.mend("Does the broker want a user and password? Give them as mqtt://USER:PASSWORD@HOST in --url")
-        }
+        (ReasonCode::NotAuthorized, _) => failure.mend(
+            "Does the broker want a user and password? Give them as mqtt://USER@HOST in --url, with --password-file",
+        ),
         (ReasonCode::UnsupportedProtocolVersion, _) => failure.mend("Try --v 3.1.1"),
         (ReasonCode::ClientIdentifierNotValid, _) => failure.mend("Choose another --id"),
         (ReasonCode::ServerBusy | ReasonCode::ServerUnavailable | ReasonCode::ConnectionRateExceeded, _) => {

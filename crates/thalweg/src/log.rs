@@ -32,7 +32,7 @@ impl Level {
 pub fn start(log: &Log) -> Result<Level, Failure> {
     let (level, handle) = reload::Layer::new(filter(log.level));
     let (writer, is_colored) = match &log.file {
-        None => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal()),
+        None => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal()),
         Some(path) => {
             let file = open(path).map_err(|error| {
                 Failure::new(format!("the log file {} cannot be written: {error}", path.display()))

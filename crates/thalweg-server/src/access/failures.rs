@@ -29,7 +29,7 @@ struct Record {
 
 /// Log lines of the current minute.
 #[derive(Default)]
-struct Lines {
+pub(super) struct Lines {
     since: Option<Instant>,
     written: u32,
     left_out: u64,
@@ -60,7 +60,7 @@ impl Failures {
 
     /// What to log about something that is no peer's failure, if anything.
     pub(super) fn line(&mut self, now: Instant) -> Option<LogLine> {
-        self.lines.line(1, now)
+        self.lines.any(now)
     }
 
     /// When the next attempt may be judged; `None` is now.
@@ -110,6 +110,11 @@ impl Pauses {
 }
 
 impl Lines {
+    /// What to log about something of no network's, if anything.
+    pub(super) fn any(&mut self, now: Instant) -> Option<LogLine> {
+        self.line(1, now)
+    }
+
     /// A network's first failure, second, fourth, eighth … gets a line, and all together so many in a minute.
     fn line(&mut self, failures: u32, now: Instant) -> Option<LogLine> {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(60)) {
@@ -192,6 +197,8 @@ mod tests {
         assert_eq!(lines.last().map(|line| line.left_out), Some(255));
         let others = (2..=255).filter_map(|network| failures.note(asker(network, 1), now)).count();
         assert_eq!(others, 50, "sixty a minute in all");
+        let line = Lines::default().any(now);
+        assert_eq!(line, Some(LogLine { failures: 1, left_out: 0 }));
         let next = failures.note(asker(1, 1), now + Duration::from_secs(60));
         assert_eq!(next, None, "the thousand and first");
         assert!(failures.note(Asker { network: None, user: 1 }, now + Duration::from_secs(60)).is_some());

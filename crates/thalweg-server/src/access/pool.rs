@@ -3,12 +3,14 @@
 //! Three things keep one peer from taking them all: what is known already is answered before the queue; the queue takes
 //! turns between networks and users; and who has failed repeatedly waits longer before each next attempt.
 
-use super::failures::{Failures, LogLine};
+use super::failures::{Failures, Lines, LogLine};
 use super::fair_queue::{Asker, Bounds, FairQueue, Verdict};
 use super::{Login, LoginRequest, Moment, Refusal, RefusalReason, Vault};
 use crate::lobby::network_of;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,6 +61,7 @@ struct Shared {
 struct State {
     queue: FairQueue<Waiting>,
     failures: Failures,
+    handshakes: Lines,
     by_reason: [u64; RefusalReason::ALL.len()],
     by_protocol: BTreeMap<&'static str, u64>,
     closed: bool,
@@ -76,6 +79,7 @@ impl VaultPool {
         let state = State {
             queue: FairQueue::new(Bounds { count: queue_limit, bytes: QUEUE_BYTES_MAX }),
             failures: Failures::default(),
+            handshakes: Lines::default(),
             by_reason: Default::default(),
             by_protocol: BTreeMap::new(),
             closed: false,
@@ -135,6 +139,17 @@ impl VaultPool {
     /// Counts and logs the verdict on a log-in that was judged elsewhere.
     pub fn take_note(&self, request: &LoginRequest, verdict: &Result<Login, Refusal>) {
         self.shared.take_note(request, verdict, Instant::now());
+    }
+
+    /// Logs a handshake that failed, at a limited rate. The transport counts them.
+    pub fn note_handshake(&self, listener: &str, peer: SocketAddr, why: &dyn fmt::Display) {
+        let line = self.shared.lock().handshakes.any(Instant::now());
+        match line {
+            Some(LogLine { left_out, .. }) => {
+                tracing::warn!(listener, %peer, left_out, "DTLS handshake failed: {why}");
+            }
+            None => tracing::debug!(listener, %peer, "DTLS handshake failed: {why}"),
+        }
     }
 
     /// The vault the threads ask.

@@ -352,9 +352,15 @@ impl Shard {
                 DtlsEvent::Closed { peer, .. } => self.links.on_peer_gone(link, *peer, now, &mut self.kernel),
                 // What is left of an earlier association must not leave in the new one. RFC 7252 §9.1
                 DtlsEvent::Ready { peer, .. } => self.links.on_peer_gone(link, *peer, now, &mut self.kernel),
-                DtlsEvent::Refused { peer, why } => tracing::debug!(%peer, %why, "a DTLS handshake failed"),
+                DtlsEvent::Refused { peer, why } => self.note_refused(index, *peer, why),
             }
             events = rest;
+        }
+    }
+
+    fn note_refused(&mut self, index: usize, peer: SocketAddr, why: &impl std::fmt::Display) {
+        if let Some(port) = self.ports.at(index) {
+            self.door.note_handshake(&port.listener, peer, why);
         }
     }
 
