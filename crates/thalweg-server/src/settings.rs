@@ -423,7 +423,8 @@ pub(crate) fn dtls_files(listener: &config::Listener) -> DtlsFiles {
         (Some(certificate), Some(key)) => Some(tls_files(listener, certificate.clone(), key.clone())),
         _ => None,
     };
-    DtlsFiles { keys: listener.tls.psk_file.clone(), identity_hint: String::new(), certificate }
+    let key_bytes_min = listener.tls.psk_bytes_min;
+    DtlsFiles { keys: listener.tls.psk_file.clone(), key_bytes_min, identity_hint: String::new(), certificate }
 }
 
 /// A datagram listener's sockets.

@@ -200,6 +200,7 @@ impl Listener {
                 identity: CertificateIdentity::None,
                 minimum_version: TlsVersion::V12,
                 psk_file: None,
+                psk_bytes_min: 0,
             },
             websocket: WebSocket { path: String::new(), origins: Vec::new() },
             tcp_keep_alive: None,

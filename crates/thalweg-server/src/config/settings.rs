@@ -149,6 +149,8 @@ pub struct Tls {
     pub minimum_version: TlsVersion,
     /// The keys of clients, by identity; DTLS only.
     pub psk_file: Option<PathBuf>,
+    /// Least bytes of such a key.
+    pub psk_bytes_min: usize,
 }
 
 /// `listeners.<name>.websocket.*`

@@ -156,6 +156,9 @@ keys! {
         "File with the keys that DTLS clients share with the broker: `identity:key` per line, the key in hexadecimal or as \
          text in double quotes. The identity is the user. With it, `tls.certificate` and `tls.key` may be left out. When it \
          changes on disk, it is taken over within seconds, and who is known by a key that has gone must come again.";
+    listener tls.psk_bytes_min: Count { min: 1, max: 128 }, default "16", NewConnections;
+        "Least bytes of a key in `tls.psk_file`; a file with a shorter one is refused. Whoever records a handshake can try \
+         keys offline, and one of 16 random bytes cannot be found that way. A text has far less chance in each byte.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
          CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";

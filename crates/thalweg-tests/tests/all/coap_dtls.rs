@@ -34,6 +34,7 @@ fn bench(change: impl FnOnce(Options) -> Options) -> Option<Bench> {
         .set("listeners.coap.bind", &address)
         .set("listeners.coap.transport", "dtls")
         .set("listeners.coap.tls.psk_file", "{folder}/keys")
+        .set("listeners.coap.tls.psk_bytes_min", "1")
         .set("access.acl_file", "{folder}/rules")
         .set("log.level", "debug");
     let broker = change(options).start_for_queues()?;

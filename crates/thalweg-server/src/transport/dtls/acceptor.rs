@@ -1,7 +1,7 @@
 //! What the listeners of all shards share: keys and certificate, read from files and read again.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,6 +17,8 @@ use crate::access::AccessError;
 pub struct DtlsFiles {
     /// The key file, see [`PskTable`].
     pub keys: Option<PathBuf>,
+    /// Least bytes of a key: with a suite without key exchange, whoever records a handshake can try keys offline.
+    pub key_bytes_min: usize,
     /// What clients are told to choose their identity by (RFC 4279 §5.2); empty: nothing. No secret.
     pub identity_hint: String,
     /// Certificate, key and authorities, the same as a TLS listener's.
@@ -86,12 +88,28 @@ impl Loaded {
         if files.identity_hint.len() > HINT_BYTES_MAX {
             return Err(DtlsFault::LongHint);
         }
+        let keys = files.keys.as_deref().map(|path| read_keys(path, files.key_bytes_min));
         Ok(Loaded {
-            psk: files.keys.as_deref().map(PskTable::read).transpose().map_err(DtlsFault::Keys)?,
+            psk: keys.transpose().map_err(DtlsFault::Keys)?,
             certificate: files.certificate.as_ref().map(ServerCertificate::read).transpose().map_err(DtlsFault::Tls)?,
             hint: files.identity_hint.clone(),
             secret,
         })
+    }
+}
+
+fn read_keys(path: &Path, bytes_min: usize) -> Result<PskTable, Vec<AccessError>> {
+    let table = PskTable::read(path)?;
+    match table.shorter_than(bytes_min).as_slice() {
+        [] => Ok(table),
+        short => {
+            let some: Vec<String> = short.iter().take(5).map(|identity| format!("{identity:?}")).collect();
+            let more = if short.len() > some.len() { ", …" } else { "" };
+            let (count, some) = (short.len(), some.join(", "));
+            let problem = format!("keys shorter than {bytes_min} bytes can be guessed: {count} ({some}{more})");
+            let mend = "use 16 random bytes (`openssl rand -hex 16`), or lower tls.psk_bytes_min";
+            Err(vec![AccessError::file(path, problem, mend)])
+        }
     }
 }
 

@@ -99,6 +99,14 @@ impl PskTable {
         self.entries.is_empty()
     }
 
+    /// The identities with keys shorter than so many bytes, in order.
+    pub fn shorter_than(&self, bytes: usize) -> Vec<&str> {
+        let short = self.entries.iter().filter(|(_, entry)| entry.key.len() < bytes);
+        let mut short: Vec<&str> = short.map(|(identity, _)| &**identity).collect();
+        short.sort_unstable();
+        short
+    }
+
     /// The entry of an identity as it came from the wire. Nobody's has a key, too, which no peer knows: the handshake
     /// goes on as with a wrong key and ends where that ends (RFC 4279 §2), so that asking does not tell who is known.
     pub(super) fn entry(&self, identity: &[u8], secret: &[u8; 32]) -> Lookup {

@@ -533,6 +533,12 @@ fn listeners_without_anything_to_know_peers_by_are_refused() {
     let missing = DtlsFiles { keys: Some("/nowhere/keys".into()), ..DtlsFiles::default() };
     assert!(DtlsAcceptor::new(missing).unwrap_err().to_string().contains("/nowhere/keys"));
     let folder = Folder::new();
+    let keys = folder.write("keys", "long:00112233445566778899aabbccddeeff\nshort:\"secret\"\n");
+    let with = |key_bytes_min| DtlsFiles { keys: Some(keys.clone()), key_bytes_min, ..DtlsFiles::default() };
+    let words = DtlsAcceptor::new(with(16)).unwrap_err().to_string();
+    assert!(words.contains("shorter than 16 bytes") && words.contains("1 (\"short\")"), "{words}");
+    assert!(!words.contains("secret"), "{words}");
+    assert!(DtlsAcceptor::new(with(6)).is_ok());
     let authority = Authority::new(&folder, "authority");
     let mut tls = server_files(&folder, &authority, ClientCertificates::None);
     (_, tls.key) = authority.issue(&folder, "other", "other", "localhost");

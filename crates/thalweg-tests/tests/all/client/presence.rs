@@ -68,7 +68,8 @@ fn a_client_over_dtls_is_known_by_its_key() {
         .set("listeners.meters.bind", &address)
         .set("listeners.meters.kind", "coap")
         .set("listeners.meters.transport", "dtls")
-        .set("listeners.meters.tls.psk_file", "{folder}/keys");
+        .set("listeners.meters.tls.psk_file", "{folder}/keys")
+        .set("listeners.meters.tls.psk_bytes_min", "1");
     let Some(broker) = options.start_for_queues() else { return };
     let listener = connect(&[&urls(&broker)[1]]);
     let mut changes = listen(&listener, "+");
