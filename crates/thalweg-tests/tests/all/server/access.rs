@@ -281,6 +281,23 @@ fn a_connection_lives_until_the_end_of_the_secret_it_was_renewed_with() {
 }
 
 #[test]
+fn refused_log_ins_are_counted_by_reason_and_protocol() {
+    let sets = ["access.password_file={folder}/users", "listeners.mqtt.anonymous=false"];
+    let home = Home::in_folder(with_users(), &sets);
+    assert_eq!(code(&home, &user("bob", "cheese")), BAD_PASSWORD);
+    assert_eq!(code(&home, &user("bob", "cheese")), BAD_PASSWORD, "remembered");
+    assert_eq!(code(&home, &user("nobody", "cheese")), BAD_PASSWORD);
+    assert_eq!(code(&home, &Connect::new(V5, "a")), NOT_AUTHORIZED);
+    let (mut ada, first) = challenge(home.address("mqtt"), "ada").expect("SCRAM is offered");
+    ada.send(&auth(0x18, &said(&proof("ada", "wrong", &first))));
+    assert!(matches!(ada.next_as_v5(), Packet::Connack { code: BAD_PASSWORD, .. }));
+    assert_eq!(code(&home, &user("bob", "chalk")), 0);
+    let counts = home.observer().logins();
+    assert_eq!(counts.by_reason, [("bad_credentials", 4), ("not_authorized", 1), ("expired", 0), ("unavailable", 0)]);
+    assert_eq!(counts.by_protocol.into_iter().collect::<Vec<_>>(), [("mqtt", 5)]);
+}
+
+#[test]
 fn scram_can_be_switched_off_and_on_while_the_server_runs() {
     let sets = ["access.password_file={folder}/users", "access.scram=false"];
     let mut home = Home::in_folder(with_users(), &sets);
