@@ -151,6 +151,8 @@ fn a_wrong_key_and_an_unknown_identity_are_refused_alike_and_at_once() {
         }
     }
     assert!(bench.broker.wait_for_log("another key, or nobody is known by its identity", Duration::from_secs(5)));
+    let log = bench.broker.log();
+    assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains("DTLS handshake failed")), "{log}");
 }
 
 #[test]
