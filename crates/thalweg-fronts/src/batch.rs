@@ -3,7 +3,11 @@
 //! While the disk is busy, what is persisted stays here, and much of it comes to nothing meanwhile: a message that all
 //! its receivers have settled by then need not be written at all, nor that they did. Nobody can tell the difference: its
 //! publisher is answered when the batch is safe, and after a crash there is nothing to deliver.
+//!
+//! A batch becomes one frame of the journal, and a frame has a greatest length. Shards hand batches over between commands
+//! long before; should one command persist more than a frame holds, its records go into several batches.
 
+use std::collections::VecDeque;
 use thalweg_kernel::journal::{Record, Reference};
 use thalweg_kernel::{Safety, Spot, Tag};
 
@@ -18,10 +22,24 @@ pub struct Batch {
     pub safety: Safety,
 }
 
+impl Batch {
+    /// A batch that is longer than this should be handed over.
+    pub const LARGE_BYTES: usize = 4 << 20;
+    /// The longest there may be: offsets have 32 bits.
+    pub const BYTES_MAX: usize = 1 << 30;
+}
+
+/// What says that an entry is done with is no longer than this.
+const END_BYTES_MAX: usize = 32;
+
 /// A batch that is being gathered.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     batch: Batch,
+    /// Batches that had no room for more.
+    full: VecDeque<Batch>,
+    /// No batch is longer, unless it has only one record.
+    bytes_max: usize,
     /// Messages that need not be written if all their entries are forgotten, by rising serials.
     marks: Vec<Mark>,
     /// Entries that were forgotten: the mark's index, queue, serial and tag.
@@ -47,7 +65,12 @@ struct Mark {
 impl Gathering {
     /// The first batch.
     pub(crate) fn new() -> Self {
-        Gathering { batch: Batch { number: 1, ..Batch::default() }, ..Gathering::default() }
+        let bytes_max = Batch::BYTES_MAX;
+        Gathering { batch: Batch { number: 1, ..Batch::default() }, bytes_max, ..Gathering::default() }
+    }
+
+    pub(crate) fn set_bytes_max(&mut self, bytes: usize) {
+        self.bytes_max = bytes.min(Batch::BYTES_MAX);
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -55,18 +78,22 @@ impl Gathering {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.batch.bytes.is_empty()
+        self.batch.bytes.is_empty() && self.full.is_empty()
     }
 
     /// Bytes that will be written as things stand.
     pub(crate) fn len(&self) -> usize {
-        self.batch.bytes.len() - self.void
+        self.full.iter().map(|batch| batch.bytes.len()).sum::<usize>() + self.batch.bytes.len() - self.void
     }
 
     #[inline]
     pub(crate) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
-        let offset = self.batch.bytes.len();
+        let mut offset = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes);
+        if self.batch.bytes.len() + self.forgotten.len() * END_BYTES_MAX > self.bytes_max && offset > 0 {
+            self.cut(offset);
+            offset = 0;
+        }
         self.batch.safety = self.batch.safety.max(safety);
         let len = self.batch.bytes.len() - offset;
         match record {
@@ -136,6 +163,22 @@ impl Gathering {
             }
             mark.live = NEVER;
         }
+    }
+
+    /// The batch is full; the record that begins at `offset` is the first of the next one.
+    #[cold]
+    fn cut(&mut self, offset: usize) {
+        let first = self.batch.bytes.split_off(offset);
+        // What is left to say of this one's entries has its room.
+        let bytes_max = std::mem::replace(&mut self.bytes_max, usize::MAX);
+        let full = self.take(first, true);
+        self.bytes_max = bytes_max;
+        self.full.extend(full);
+    }
+
+    /// Takes the oldest batch that had no room for more.
+    pub(crate) fn take_full(&mut self) -> Option<Batch> {
+        self.full.pop_front()
     }
 
     /// Takes the batch if it has records or if `is_waited_for`; the next one begins, in `spare`.
@@ -288,6 +331,53 @@ mod tests {
         gathering.demand(Safety::Durable);
         let batch = gathering.take(Vec::new(), true).expect("it is waited for");
         assert_eq!((batch.bytes.len(), batch.safety), (0, Safety::Lazy));
+    }
+
+    #[test]
+    fn no_batch_is_longer_than_a_frame_and_all_records_are_in_one() {
+        let mut gathering = Gathering::new();
+        let alone = message(&mut gathering, &[(1, 1)]).len as usize;
+        let max = alone * 3 + 2 * END_BYTES_MAX;
+        gathering.set_bytes_max(max);
+        let mut spots = vec![];
+        for serial in 2..=20 {
+            spots.push(message(&mut gathering, &[(serial, 0), (serial + 100, 0)]));
+            // So each is written, and so is this.
+            gathering.forget(1, serial, 0);
+        }
+        assert!(gathering.len() > 3 * max);
+        let last = gathering.number();
+        let mut batches: Vec<Batch> = std::iter::from_fn(|| gathering.take_full()).collect();
+        batches.extend(gathering.take(Vec::new(), false));
+        assert!(batches.iter().map(|batch| batch.number).eq(1..=last));
+        assert!(batches.iter().all(|batch| batch.bytes.len() <= max), "none is longer than a frame");
+        let (mut messages, mut ends) = (0, 0);
+        for batch in &batches {
+            let mut at = 0;
+            while at < batch.bytes.len() {
+                let (consumed, record) = Record::decode(&batch.bytes[at..]).expect("whole records are left");
+                at += consumed;
+                match record {
+                    Record::Message(_) => messages += 1,
+                    _ => ends += 1,
+                }
+            }
+        }
+        assert_eq!((messages, ends), (20, 19));
+        for (spot, serial) in spots.iter().zip(2..) {
+            let batch = &batches[(spot.batch - 1) as usize];
+            let record = Record::decode(&batch.bytes[spot.offset as usize..]).expect("a record").1;
+            assert!(matches!(record, Record::Message(message) if message.references[0].serial == serial));
+        }
+        assert!(gathering.is_empty());
+    }
+
+    #[test]
+    fn a_record_that_is_longer_than_a_frame_is_alone() {
+        let mut gathering = Gathering::new();
+        gathering.set_bytes_max(10);
+        let spots = [1, 2, 3].map(|serial| message(&mut gathering, &[(serial, 0)]));
+        assert_eq!(spots.map(|spot| (spot.batch, spot.offset)), [(1, 0), (2, 0), (3, 0)]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Connections without their sockets: protocol machine and output buffer of each, by number.
 
+mod held;
 mod output;
 
 use crate::amqp::AmqpFront;
-use crate::batch::{Batch, Gathering};
+use crate::batch::Gathering;
 use crate::coap::{self, CoapFront, CoapStreamFront, Told};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
@@ -302,7 +303,7 @@ impl Links {
     ) -> Driven {
         let mut consumed = 0;
         let stopped = loop {
-            if self.should_flush() {
+            if self.should_flush() || self.is_batch_large() {
                 break Stopped::FlushFirst;
             }
             let Some(link) = self.get_mut(id) else { break Stopped::Hold };
@@ -487,51 +488,6 @@ impl Links {
     /// Links that the kernel has ended since this was last asked.
     pub fn take_ended(&mut self) -> Vec<(LinkId, CloseReason)> {
         std::mem::take(&mut self.ended)
-    }
-
-    /// The records that were persisted since this was last asked, if there are any or if anything waits for them; the
-    /// next are another batch. `spare` is used for those.
-    pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
-        let is_waited_for = self.is_batch_waited_for();
-        self.batch.take(spare, is_waited_for)
-    }
-
-    /// Whether [`Links::take_batch`] would give one.
-    pub fn has_batch(&self) -> bool {
-        !self.batch.is_empty() || self.is_batch_waited_for()
-    }
-
-    fn is_batch_waited_for(&self) -> bool {
-        self.holding.back().is_some_and(|(batch, _)| *batch == self.batch.number())
-    }
-
-    /// Bytes of the batch that is being gathered.
-    pub fn batch_len(&self) -> usize {
-        self.batch.len()
-    }
-
-    /// The number of the batch that is being gathered.
-    pub fn batch_number(&self) -> u64 {
-        self.batch.number()
-    }
-
-    /// Batches up to this one are as safe as was asked for: what waited for them may leave.
-    pub fn complete(&mut self, number: u64) {
-        self.coap.completed = self.coap.completed.max(number);
-        while let Some(&(batch, id)) = self.holding.front()
-            && batch <= number
-        {
-            self.holding.pop_front();
-            let Some(link) = self.get_mut(id) else { continue };
-            if link.front.is_coap() {
-                self.coap.tell(id, Told::Safe);
-                continue;
-            }
-            while link.held.front().is_some_and(|(_, batch)| *batch <= number) {
-                link.held.pop_front();
-            }
-            self.mark_dirty(id);
-        }
     }
 
     /// Messages that queues want back from the journal.
@@ -736,7 +692,12 @@ impl Effects for Links {
 
     #[inline]
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
-        self.batch.persist(record, safety)
+        let before = self.batch.number();
+        let spot = self.batch.persist(record, safety);
+        if spot.batch != before {
+            self.batch_was_cut(before);
+        }
+        spot
     }
 
     fn demand(&mut self, safety: Safety) {
@@ -749,7 +710,11 @@ impl Effects for Links {
 
     #[inline]
     fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
+        let before = self.batch.number();
         self.batch.forget(queue, serial, tag);
+        if self.batch.number() != before {
+            self.batch_was_cut(before);
+        }
     }
 
     #[inline]

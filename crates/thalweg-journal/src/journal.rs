@@ -18,6 +18,8 @@ pub struct Journal<D: Disk> {
     inventory: Arc<Inventory<D>>,
     active: Active<D::File>,
     epoch: u32,
+    /// How long the records of a frame may be.
+    payload_bytes_max: usize,
     /// After the last frame appended.
     last: Tip,
     /// After the last frame known to be durable. Everything behind it is in `pending` too.
@@ -118,6 +120,7 @@ impl<D: Disk> Journal<D> {
             inventory: Arc::new(inventory),
             active: Active { head: begun.head, file: begun.file, capacity: begun.capacity },
             epoch: recovered.epoch,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
             last: tip,
             durable: tip,
             on_record: before.last_index,
@@ -133,6 +136,12 @@ impl<D: Disk> Journal<D> {
     /// An error that was overcome since this was last asked, in words: the disk may be about to fail.
     pub fn take_mended(&mut self) -> Option<String> {
         self.mended.take()
+    }
+
+    /// Batches longer than this are refused; the format allows [`PAYLOAD_BYTES_MAX`]. What was written before is read all
+    /// the same.
+    pub fn set_payload_bytes_max(&mut self, bytes: usize) {
+        self.payload_bytes_max = bytes.min(PAYLOAD_BYTES_MAX);
     }
 
     /// What readers and the checkpointer share.
@@ -344,10 +353,11 @@ struct Undo {
 impl<D: Disk> Log for Journal<D> {
     fn append(&mut self, batches: &[Batch<'_>]) -> Result<Vec<Place>, LogError> {
         self.alive()?;
-        if let Some(batch) = batches.iter().find(|batch| batch.payload.len() > PAYLOAD_BYTES_MAX) {
+        let max = self.payload_bytes_max;
+        if let Some(batch) = batches.iter().find(|batch| batch.payload.len() > max) {
             let bytes = batch.payload.len();
             return Err(LogError::TooLong(format!(
-                "a batch of {bytes} bytes is longer than a frame can be ({PAYLOAD_BYTES_MAX}); nothing was written"
+                "a batch of {bytes} bytes is longer than a frame can be ({max}); nothing was written"
             )));
         }
         let mut places = Vec::with_capacity(batches.len());

@@ -167,6 +167,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.promises += 1;
+        self.bytes_written += written.draft.payload.len() as u64;
         let pending = std::mem::take(&mut self.pending_references);
         let references: SmallVec<[Reference<'_>; 4]> = pending
             .iter()

@@ -79,6 +79,8 @@ pub struct Kernel {
     pub(crate) dead_letters_kept: VecDeque<GivenUp>,
     /// There are so many of those that only [`Kernel::work`] goes on with them.
     pub(crate) puts_burial_off: bool,
+    /// The journal does not keep up: what can wait does.
+    pub(crate) journal_behind: bool,
     /// Queues that have something for groups since this command began.
     pub(crate) queues_to_pump: Vec<u32>,
     /// That is being seen to.
@@ -116,6 +118,8 @@ pub struct Kernel {
     pub(crate) publishers: Publishers,
     /// Messages that were written down or sent to other shards, so that it can be seen whether one was.
     pub(crate) promises: u64,
+    /// Bytes of payload that were written down.
+    pub(crate) bytes_written: u64,
     pub(crate) pending: Map<u32, PendingSubscribe>,
     pub(crate) question_last: u32,
     pub(crate) timers: Timers,
@@ -178,6 +182,7 @@ impl Kernel {
             dead_letters: VecDeque::new(),
             dead_letters_kept: VecDeque::new(),
             puts_burial_off: false,
+            journal_behind: false,
             queues_to_pump: Vec::new(),
             is_after_queues: false,
             leaving: Vec::new(),
@@ -199,6 +204,7 @@ impl Kernel {
             presences: Presences::default(),
             publishers: Publishers::default(),
             promises: 0,
+            bytes_written: 0,
             pending: Map::default(),
             question_last: 0,
             timers: Timers::default(),
@@ -243,6 +249,11 @@ impl Kernel {
     pub fn set_journal_full(&mut self, full: bool) {
         self.journal_full = full;
         self.is_short = full || self.pressure >= Pressure::DropWaiting;
+    }
+
+    /// Whether the journal does not keep up with what is persisted: then dead letters wait that can.
+    pub fn set_journal_behind(&mut self, behind: bool) {
+        self.journal_behind = behind;
     }
 
     /// The books.

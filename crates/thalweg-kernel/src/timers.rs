@@ -62,6 +62,8 @@ impl Timers {
 
 /// How many timers fire in one call at the most. A will and the end of a session are among the longest.
 const TIMERS_PER_CALL: usize = 256;
+/// How many bytes of messages they may have written down before the others wait.
+const TIMERS_BYTES_MAX: u64 = 4 << 20;
 /// How often expired last values and queued copies are looked for.
 const SWEEP_EVERY: Span = Span::from_secs(5);
 /// How many last values one sweep drops at the most.
@@ -80,7 +82,11 @@ impl Kernel {
     /// Does what is due, or so much of it that other work need not wait long: then [`Kernel::poll_timeout`] is not later
     /// than a moment from now.
     pub fn on_timeout<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        let before = self.bytes_written;
         for _ in 0..TIMERS_PER_CALL {
+            if self.bytes_written - before > TIMERS_BYTES_MAX {
+                break;
+            }
             let Some((id, kind)) = self.timers.due(now) else { break };
             match kind {
                 TimerKind::QueueHead => self.on_queue_head_due(id.0, now, fx),
@@ -127,7 +133,7 @@ impl Kernel {
     pub fn has_work(&self) -> bool {
         !self.backlog.is_empty()
             || !self.dead_letters.is_empty()
-            || !self.dead_letters_kept.is_empty()
+            || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
             || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
             || !self.recalls.is_empty()
@@ -144,7 +150,7 @@ impl Kernel {
             self.run_scans(id, now, fx);
         }
         if !self.dead_letters.is_empty() || !self.dead_letters_kept.is_empty() {
-            self.puts_burial_off = false;
+            self.puts_burial_off = self.journal_behind;
             self.after_queues(now, fx);
         }
         let lists = self.lists_here.len().min(LISTS_PER_TURN);

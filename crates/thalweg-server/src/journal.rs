@@ -30,6 +30,7 @@ const SPARES: usize = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct JournalSettings {
     pub(crate) segment_bytes: u64,
+    pub(crate) frame_bytes_max: usize,
     pub(crate) bytes_max: Option<u64>,
     /// Time between syncs that nobody waits for; none leaves it to the system.
     pub(crate) lazy_interval: Option<Span>,
@@ -147,8 +148,9 @@ pub(crate) fn open(data_dir: &Path, settings: &JournalSettings) -> Result<Opened
         repair: settings.repair,
         spares: SPARES,
     };
-    let Loaded { journal: log, state, recovered, archive, warnings } =
+    let Loaded { journal: mut log, state, recovered, archive, warnings } =
         load(disk, options).map_err(|error: OpenError| error.to_string())?;
+    log.set_payload_bytes_max(settings.frame_bytes_max);
     for warning in &warnings {
         tracing::warn!("journal: {warning}");
     }
@@ -249,6 +251,13 @@ impl Opened {
                 let at = usize::from(shard);
                 let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else { return };
                 news.durable = Some(number);
+                mailbox.tell(ToShard::Committed(std::mem::take(news)));
+            }
+            Event::Refused { shard, number, error } => {
+                let at = usize::from(shard);
+                let Some((news, mailbox)) = news.get_mut(at).zip(shards.get(at)) else { return };
+                tracing::error!("the journal does not take a batch: {error}");
+                news.refused.push(number);
                 mailbox.tell(ToShard::Committed(std::mem::take(news)));
             }
             Event::Pressure(fill) => {

@@ -34,6 +34,8 @@ const CONNECT_BYTES_MAX: usize = 280 << 10;
 pub(crate) struct ShardSettings {
     pub(crate) kernel: Limits,
     pub(crate) links: LinksLimits,
+    /// The longest batch.
+    pub(crate) frame_bytes_max: usize,
     pub(crate) connect_timeout: Span,
     pub(crate) pace_max: Span,
     /// The budget of the whole process.
@@ -92,6 +94,7 @@ impl ShardSettings {
         let defaults = LinksLimits::default();
         ShardSettings {
             kernel: kernel_limits(config, shards),
+            frame_bytes_max: config.journal.frame_bytes_max,
             links: LinksLimits { output_max, output_high: defaults.output_high.min(output_max / 2), ..defaults },
             connect_timeout: config.limits.connect_timeout,
             pace_max: config.queue.output_pace_max,
@@ -231,6 +234,7 @@ pub(crate) fn journal_settings(config: &Config, repair: bool) -> Option<JournalS
     let journal = &config.journal;
     journal.enabled.then(|| JournalSettings {
         segment_bytes: journal.segment_bytes,
+        frame_bytes_max: journal.frame_bytes_max,
         bytes_max: journal.bytes_max,
         lazy_interval: is_ever_synced(config).then_some(journal.fsync_interval),
         max_linger: journal.max_linger,

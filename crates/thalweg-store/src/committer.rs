@@ -88,6 +88,15 @@ pub enum Event<'a> {
         /// The last of them.
         number: u64,
     },
+    /// A submission of this shard is longer than a frame can be. It is not written, and those behind it are.
+    Refused {
+        /// Whose it is.
+        shard: u16,
+        /// Its number.
+        number: u64,
+        /// Why.
+        error: &'a LogError,
+    },
     /// Writing failed for good. Nothing is written any more, and what was not durable never will be.
     Failed(&'a LogError),
     /// The log passed the point where new promises must be refused, or came back from it; or is full, or not any more.
@@ -150,6 +159,7 @@ impl Committer {
             fill: Fill::default(),
             is_full: false,
             was_awaited: false,
+            alone: 0,
             may_watch: thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
         };
         let thread = thread::Builder::new().name("thalweg-commit".to_owned()).spawn(move || work.run())?;
@@ -267,6 +277,8 @@ struct Work {
     was_awaited: bool,
     /// There is a core to spare for looking.
     may_watch: bool,
+    /// So many of those taken go one by one.
+    alone: usize,
 }
 
 struct ShardNews {
@@ -368,9 +380,13 @@ impl Work {
 
     /// Writes what was taken, as much as goes into one group, and syncs if somebody waits for it.
     fn write_group(&mut self) -> Result<(), LogError> {
-        let count = self.group();
+        let mut count = self.group();
         if count == 0 {
             return Ok(());
+        }
+        if self.alone > 0 {
+            self.alone -= 1;
+            count = 1;
         }
         let batches: Vec<Batch<'_>> = self
             .taken
@@ -381,6 +397,10 @@ impl Work {
         let places = match self.log.append(&batches) {
             Ok(places) => places,
             Err(LogError::Full(_)) => Vec::new(),
+            Err(error @ LogError::TooLong(_)) => {
+                self.refuse_long(count, &error);
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         self.is_full = places.len() < count;
@@ -409,6 +429,18 @@ impl Work {
         }
         self.was_awaited = is_awaited && self.may_watch;
         if is_awaited { self.sync() } else { Ok(()) }
+    }
+
+    /// One of the group is longer than a frame: that is the fault of whoever submitted it, and of nobody else. Nothing was
+    /// written, so that they go one by one until it is found.
+    fn refuse_long(&mut self, count: usize, error: &LogError) {
+        if count > 1 {
+            self.alone = count;
+            return;
+        }
+        if let Some(Submission { shard, number, .. }) = self.taken.pop_front() {
+            (self.on_event)(Event::Refused { shard, number, error });
+        }
     }
 
     /// How many of those taken go into one group.

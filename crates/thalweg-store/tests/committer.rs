@@ -221,6 +221,48 @@ fn a_failing_disk_is_told_once_and_nothing_is_taken_any_more() {
 }
 
 #[test]
+fn a_batch_that_is_too_long_is_refused_and_all_others_are_written() {
+    let disk = SimDisk::new(9);
+    let (mut journal, _) = Journal::open(disk.clone(), OPTIONS, None, &mut |_| {}).unwrap();
+    journal.set_payload_bytes_max(1000);
+    let (tell, told) = channel();
+    let committer = Committer::start(Box::new(journal), CommitterSettings::default(), move |event| {
+        let told = match event {
+            Event::Durable { shard, number } => (shard, number, true),
+            Event::Refused { shard, number, error } => {
+                assert!(error.to_string().contains("1001 bytes"), "{error}");
+                (shard, number, false)
+            }
+            Event::Failed(error) => panic!("{error}"),
+            _ => return,
+        };
+        let _ = tell.send(told);
+    })
+    .unwrap();
+    let handle = committer.handle();
+    // In one group, or in several: it comes to the same.
+    let all = (1..=30_u64).flat_map(|number| [0, 1].map(|shard| (shard, number)));
+    assert!(handle.submit_all(all.map(|(shard, number)| {
+        let is_long = shard == 1 && number % 10 == 5;
+        let payload = if is_long { vec![b'x'; 1001] } else { format!("{shard}:{number}").into_bytes() };
+        Submission { shard, number, payload, sync: Sync::Now }
+    })));
+    let (mut refused, mut ends) = (Vec::new(), [0, 0]);
+    while ends != [30, 30] {
+        let (shard, number, durable) = told.recv_timeout(PATIENCE).expect("it goes on");
+        match durable {
+            true => ends[usize::from(shard)] = number,
+            false => refused.push((shard, number)),
+        }
+    }
+    assert_eq!(refused, [(1, 5), (1, 15), (1, 25)]);
+    assert!(!handle.has_failed());
+    assert!(committer.stop().is_some());
+    // Beside them there may be the mark of an orderly end.
+    assert_eq!(shown(&after_power_cut(&disk), OPTIONS).iter().filter(|text| !text.is_empty()).count(), 57);
+}
+
+#[test]
 fn a_full_log_holds_what_it_has_says_so_and_goes_on_when_there_is_room() {
     let options = Options { segment_bytes: 8 << 10, bytes_max: 64 << 10, ..OPTIONS };
     let disk = SimDisk::new(8);

@@ -32,7 +32,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let failure = Arc::new(OnceLock::new());
     let mut broker = Broker::start(config, args.repair, failure.clone())?;
-    broker.say_ready();
+    if failure.get().is_none() {
+        broker.say_ready();
+    }
     for signal in signals.forever() {
         match signal {
             SIGHUP => broker.reload(&args.config, &level),

@@ -284,7 +284,7 @@ impl Kernel {
         if std::mem::replace(&mut self.is_after_queues, true) {
             return;
         }
-        let mut left = if self.puts_burial_off { Burials::NONE } else { Burials::ALL };
+        let mut left = if self.puts_burial_off || self.journal_behind { Burials::NONE } else { Burials::ALL };
         loop {
             self.bury(now, fx);
             match self.queues_to_pump.pop() {

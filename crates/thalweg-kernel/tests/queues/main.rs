@@ -4,6 +4,7 @@
 
 mod access;
 mod apart;
+mod bounds;
 mod churn;
 mod congestion;
 mod crew;

@@ -85,6 +85,7 @@ impl Config {
                 filters: Vec::new(),
                 bytes_max: None,
                 segment_bytes: 0,
+                frame_bytes_max: 0,
                 checkpoint_bytes: 0,
                 checkpoint_interval: Span::ZERO,
                 max_linger: Span::ZERO,

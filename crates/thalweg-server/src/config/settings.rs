@@ -330,6 +330,8 @@ pub struct Journal {
     pub bytes_max: Option<u64>,
     /// Length of a segment file.
     pub segment_bytes: u64,
+    /// Most bytes that are written in one piece.
+    pub frame_bytes_max: usize,
     /// Bytes written between two checkpoints.
     pub checkpoint_bytes: u64,
     /// Time between two checkpoints.

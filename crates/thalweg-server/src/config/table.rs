@@ -353,6 +353,10 @@ keys! {
     broker journal.segment_bytes: Size { min: MIB, max: 64 * MIB }, default "64MiB", Restart;
         "Length of a segment file, which is made at full length before it is written. Journals with segments of \
          another length are read all the same.";
+    broker journal.frame_bytes_max: Size { min: MIB, max: GIB }, default "1GiB", Restart;
+        "Most bytes that the journal writes in one piece. What follows from one message is cut into several pieces if it is \
+         longer; a client whose single message is longer is disconnected. Larger than any message may be, therefore; less \
+         than the default is of use in tests.";
     broker journal.checkpoint_bytes: Size { min: MIB, max: TIB }, default "256MiB", Restart;
         "Bytes written to the journal between two checkpoints. A start reads the newest checkpoint and what was \
          written since: less here is a faster start and more writing.";

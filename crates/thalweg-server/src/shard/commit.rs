@@ -15,8 +15,6 @@ use thalweg_kernel::{Safety, ShardId};
 use thalweg_model::{Span, Time};
 use thalweg_store::committer::{CommitterHandle, Submission, Sync};
 
-/// Batches larger than this are handed over before the turn ends.
-const BATCH_BYTES: usize = 4 << 20;
 /// Bytes under way to the committer above which publishers are paused for a moment.
 const BACKLOG_BYTES_MAX: usize = 32 << 20;
 /// The longest a batch gathers while there is more to read.
@@ -31,6 +29,8 @@ pub(crate) struct Committed {
     pub(crate) written: Vec<(u64, u64)>,
     /// All up to this one are durable.
     pub(crate) durable: Option<u64>,
+    /// Batches that were longer than a frame can be, and are not kept.
+    pub(crate) refused: Vec<u64>,
     /// Empty buffers to use again.
     pub(crate) spent: Vec<Vec<u8>>,
 }
@@ -163,10 +163,18 @@ impl Commits {
         self.open.push_back(open);
     }
 
+    /// A batch is not written and never will be; nobody waits for it any more.
+    fn refuse(&mut self, number: u64) {
+        self.backlog.written(number);
+        if let Some(open) = self.open.iter_mut().find(|open| open.number == number) {
+            open.bytes = 0;
+        }
+    }
+
     fn give_back(&mut self, buffer: Vec<u8>) {
         // A full batch is a little longer than its bound, and its buffer grew by doubling: without those, each full batch
         // would grow from nothing again.
-        if self.spare.len() < SPARE_MAX && buffer.capacity() <= 2 * BATCH_BYTES {
+        if self.spare.len() < SPARE_MAX && buffer.capacity() <= 2 * Batch::LARGE_BYTES {
             self.spare.push(buffer);
         }
     }
@@ -215,6 +223,9 @@ impl Shard {
     /// Hands what was persisted to the committer, unless it should gather more: while others are under way, and while
     /// there is more to read, for as long as the last sync took. What is settled meanwhile is not written.
     pub(super) fn end_batch(&mut self, was_idle: bool) {
+        if self.links.is_batch_large() {
+            return self.close_batch();
+        }
         if !self.links.has_batch() || self.commits.should_gather() {
             return;
         }
@@ -231,8 +242,12 @@ impl Shard {
 
     /// Hands what was persisted to the committer.
     pub(super) fn close_batch(&mut self) {
-        let spare = self.commits.spare.pop().unwrap_or_default();
         self.commits.gathering_since = None;
+        // The first of them takes all that the last waits for along: they are complete in their order.
+        while let Some(full) = self.links.take_full_batch() {
+            self.commits.hand_over(self.id, full, self.now);
+        }
+        let spare = self.commits.spare.pop().unwrap_or_default();
         match self.links.take_batch(spare) {
             Some(batch) => self.commits.hand_over(self.id, batch, self.now),
             // Nobody waits for what was sent away either.
@@ -242,8 +257,16 @@ impl Shard {
 
     /// The same if a lot has gathered.
     pub(super) fn close_large_batch(&mut self) {
-        if self.links.batch_len() > BATCH_BYTES {
+        if self.links.is_batch_large() {
             self.close_batch();
+        }
+    }
+
+    /// The same, and what goes to other shards with it.
+    pub(super) fn relieve_batch(&mut self) {
+        if self.links.is_batch_large() {
+            self.carry_out();
+            self.close_large_batch();
         }
     }
 
@@ -258,6 +281,15 @@ impl Shard {
             if let Some(open) = self.commits.open.iter().find(|open| open.number == durable) {
                 self.commits.last_sync = crate::clock::now().since(open.since);
             }
+        }
+        for number in committed.refused {
+            tracing::error!(
+                shard = self.id.0,
+                "what a client had the journal keep in one piece is longer than journal.frame_bytes_max: it is not kept, and                  the client is disconnected; raise that limit, or lower that of messages"
+            );
+            self.complete_batches();
+            self.links.refuse(number);
+            self.commits.refuse(number);
         }
         for buffer in committed.spent {
             self.commits.give_back(buffer);

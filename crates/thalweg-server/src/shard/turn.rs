@@ -124,10 +124,12 @@ impl Shard {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { id, settings, poll, mail, sleeping, shards, door, seed, commits } = parts;
         let count = shards.len() as u16;
+        let mut links = Links::new(settings.links);
+        links.set_batch_bytes_max(settings.frame_bytes_max);
         Shard {
             id,
             kernel: Kernel::new(settings.kernel.clone(), id, count, seed),
-            links: Links::new(settings.links),
+            links,
             settings,
             poll,
             mail,
@@ -170,6 +172,7 @@ impl Shard {
     fn turn(&mut self, events: &mut Events) {
         self.sleep(events);
         self.now = clock::now();
+        self.kernel.set_journal_behind(self.commits.is_behind());
         self.counts.turns += 1;
         let was_idle = events.is_empty();
         self.weigh();
@@ -277,6 +280,7 @@ impl Shard {
                 self.shards[self.id.0 as usize].taken(bytes);
                 for message in messages {
                     self.kernel.on_shard(from, message, self.now, &mut self.links);
+                    self.relieve_batch();
                     // What other shards send is not paced, so it must not pile up here unsent.
                     if self.links.should_flush() || self.links.is_congested() {
                         self.relieve();
@@ -469,6 +473,7 @@ impl Shard {
         let now = self.now;
         if !self.restoring && self.kernel.poll_timeout() <= now {
             self.kernel.on_timeout(now, &mut self.links);
+            self.relieve_batch();
         }
         let mut looks = 0;
         while let Some((id, serial, what)) = self.wheel.due(now) {
