@@ -70,6 +70,11 @@ impl Failures {
         until.filter(|until| *until > now)
     }
 
+    /// Whether this user has to wait, whatever holds for its network.
+    pub(super) fn is_user_held(&self, asker: Asker, now: Instant) -> bool {
+        self.record(&Key::Asker(asker)).is_some_and(|record| record.held_until > now)
+    }
+
     fn record(&self, key: &Key) -> Option<Record> {
         self.young.get(key).or_else(|| self.old.get(key)).copied()
     }
@@ -167,6 +172,7 @@ mod tests {
             failures.note(asker(1, user), now);
         }
         assert_eq!(pause(&failures, asker(1, 1_000)), Some(40), "the network as a whole");
+        assert!(!failures.is_user_held(asker(1, 1_000), now));
         let later = now + 2 * GENERATION;
         assert_eq!(failures.held_until(asker(1, 1), later), None);
         failures.note(asker(1, 1), later);

@@ -66,9 +66,11 @@ impl<T> FairQueue<T> {
         self.count
     }
 
-    /// Appends a request of `bytes` bytes; returns those that lost their place to it.
-    pub(super) fn push(&mut self, asker: Asker, bytes: usize, value: T) -> Vec<T> {
+    /// Appends a request of `bytes` bytes; returns those that lost their place to it. Drops requests of the same user for
+    /// which `is_dead` holds, now and then: they may be behind one that is held.
+    pub(super) fn push(&mut self, asker: Asker, bytes: usize, value: T, is_dead: impl Fn(&T) -> bool) -> Vec<T> {
         let mut lost = Vec::new();
+        self.clear_up(asker, is_dead);
         while self.count > 0 && (self.count >= self.bounds.count || self.bytes + bytes > self.bounds.bytes) {
             lost.extend(self.lose());
         }
@@ -110,6 +112,35 @@ impl<T> FairQueue<T> {
         (self.turns, self.count, self.bytes) = (Turns::default(), 0, 0);
         let lines = self.lanes.drain().flat_map(|(_, lane)| lane.users.into_values());
         lines.flatten().map(|item| item.value).collect()
+    }
+
+    /// Looks at all of a user's requests whenever there are twice as many as they were, so that each is looked at twice on
+    /// average.
+    fn clear_up(&mut self, asker: Asker, is_dead: impl Fn(&T) -> bool) {
+        let Some(lane) = self.lanes.get_mut(&asker.network) else { return };
+        let Some(line) = lane.users.get_mut(&asker.user) else { return };
+        let (before, in_lane) = (line.len(), lane.count);
+        if before < CLEAR_UP_MIN || !before.is_power_of_two() {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        line.retain(|item| {
+            let stays = !is_dead(&item.value);
+            *bytes -= if stays { 0 } else { item.bytes };
+            stays
+        });
+        let after = line.len();
+        if after == 0 {
+            lane.users.remove(&asker.user);
+        }
+        lane.turns.resize(asker.user, before, after);
+        lane.count -= before - after;
+        self.count -= before - after;
+        let left = lane.count;
+        if left == 0 {
+            self.lanes.remove(&asker.network);
+        }
+        self.turns.resize(asker.network, in_lane, left);
     }
 
     fn lose(&mut self) -> Option<T> {
@@ -207,6 +238,9 @@ impl<T> Default for Lane<T> {
     }
 }
 
+/// With fewer requests of a user nothing is looked for.
+const CLEAR_UP_MIN: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +259,7 @@ mod tests {
 
     fn fill(queue: &mut FairQueue<&'static str>, asks: &[(u8, u64, &'static str)]) {
         for (network, user, value) in asks {
-            assert_eq!(queue.push(asker(*network, *user), 1, value), [""; 0]);
+            assert_eq!(queue.push(asker(*network, *user), 1, value, |_| false), [""; 0]);
         }
     }
 
@@ -242,18 +276,18 @@ mod tests {
     fn a_full_queue_loses_the_oldest_of_who_has_most() {
         let mut queue = queue(4, 100);
         fill(&mut queue, &[(1, 1, "a1"), (1, 1, "a2"), (1, 2, "b1"), (2, 1, "c1")]);
-        assert_eq!(queue.push(asker(3, 1), 1, "newcomer"), ["a1"]);
-        assert_eq!(queue.push(asker(1, 1), 1, "a3"), ["b1"], "of users with as many, one");
+        assert_eq!(queue.push(asker(3, 1), 1, "newcomer", |_| false), ["a1"]);
+        assert_eq!(queue.push(asker(1, 1), 1, "a3", |_| false), ["b1"], "of users with as many, one");
         assert_eq!(all(&mut queue), ["a2", "c1", "newcomer", "a3"]);
     }
 
     #[test]
     fn bytes_are_bounded_too() {
         let mut queue = queue(100, 10);
-        assert_eq!(queue.push(asker(1, 1), 6, "a"), [""; 0]);
-        assert_eq!(queue.push(asker(2, 1), 4, "b"), [""; 0]);
-        assert_eq!(queue.push(asker(3, 1), 9, "c").len(), 2);
-        assert_eq!(queue.push(asker(3, 1), 50, "larger than all"), ["c"]);
+        assert_eq!(queue.push(asker(1, 1), 6, "a", |_| false), [""; 0]);
+        assert_eq!(queue.push(asker(2, 1), 4, "b", |_| false), [""; 0]);
+        assert_eq!(queue.push(asker(3, 1), 9, "c", |_| false).len(), 2);
+        assert_eq!(queue.push(asker(3, 1), 50, "larger than all", |_| false), ["c"]);
         assert_eq!(all(&mut queue), ["larger than all"]);
         assert_eq!(queue.bytes, 0);
     }
@@ -277,8 +311,23 @@ mod tests {
     fn a_flood_loses_to_itself() {
         let mut queue = queue(50, 1_000);
         fill(&mut queue, &[(2, 1, "good")]);
-        let lost: usize = (0..1_000).map(|user| queue.push(asker(1, user), 1, "flood").len()).sum();
+        let lost: usize = (0..1_000).map(|user| queue.push(asker(1, user), 1, "flood", |_| false).len()).sum();
         assert_eq!((lost, queue.len()), (951, 50));
         assert_eq!(queue.pop(|_, _| Verdict::Take).map(|(_, value)| value), Some("good"));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_goes_though_it_is_behind_what_is_held() {
+        let mut queue = queue(1_000, 1_000);
+        let is_dead = |value: &&str| *value == "gone";
+        queue.push(asker(1, 1), 1, "held", is_dead);
+        for _ in 0..500 {
+            queue.push(asker(1, 1), 1, "gone", is_dead);
+        }
+        assert!(queue.len() < 2 * CLEAR_UP_MIN, "{}", queue.len());
+        assert_eq!((queue.bytes, queue.turns.longest()), (queue.len(), Some(asker(1, 1).network)));
+        let mut dead = FairQueue::new(Bounds { count: 100, bytes: 100 });
+        (0..=CLEAR_UP_MIN).for_each(|_| _ = dead.push(asker(1, 1), 1, "gone", is_dead));
+        assert_eq!((dead.len(), dead.bytes, dead.turns.order.len(), dead.turns.counts.len()), (1, 1, 1, 1));
     }
 }

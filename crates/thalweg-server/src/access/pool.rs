@@ -117,7 +117,8 @@ impl VaultPool {
             if state.closed {
                 return Some(Err(shutting_down()));
             }
-            state.queue.push(asker, bytes, Waiting { request, abandoned, reply })
+            let is_dead = |waiting: &Waiting| waiting.abandoned.load(Ordering::Relaxed);
+            state.queue.push(asker, bytes, Waiting { request, abandoned, reply }, is_dead)
         };
         shared.work.notify_one();
         for Waiting { request, abandoned, reply } in lost {
@@ -130,10 +131,11 @@ impl VaultPool {
         None
     }
 
-    /// Whether a peer has failed so often that its next attempt has to wait. For log-ins that are judged elsewhere.
+    /// Whether a user has failed so often from its network that the next attempt has to wait. For log-ins that are judged
+    /// elsewhere.
     pub fn is_held(&self, request: &LoginRequest) -> bool {
         let asker = self.shared.asker(request);
-        self.shared.lock().failures.held_until(asker, Instant::now()).is_some()
+        self.shared.lock().failures.is_user_held(asker, Instant::now())
     }
 
     /// Counts and logs the verdict on a log-in that was judged elsewhere.
