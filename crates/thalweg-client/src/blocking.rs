@@ -88,6 +88,11 @@ impl Client {
         wait_until(self.inner.outcome(ticket), Instant::now().checked_add(timeout)).unwrap_or(Success::Pending)
     }
 
+    /// [`crate::Client::why_failed`]: does not wait.
+    pub fn why_failed(&self, ticket: Ticket) -> Option<String> {
+        self.inner.why_failed(ticket)
+    }
+
     /// [`crate::Client::is_stored`]: does not wait.
     pub fn is_stored(&self, ticket: Ticket) -> bool {
         self.inner.is_stored(ticket)

@@ -10,7 +10,7 @@ use crate::adaptive::{Calibration, Constraints, Objective};
 use crate::client::{Client, ClientError};
 use crate::driver;
 use crate::driver::handle::span_of;
-use crate::engine::{EngineSettings, Overflow};
+use crate::engine::{EngineSettings, Overflow, WhenRefused};
 use crate::pace::{BatchSettings, ThrottleSettings};
 use crate::spool::WhenFull;
 use crate::transport::{Opening, Transport, Will};
@@ -83,6 +83,7 @@ pub struct ClientBuilder {
     pub(crate) connect_timeout: Duration,
     pub(crate) batch: BatchSettings,
     pub(crate) throttle: ThrottleSettings,
+    pub(crate) when_refused: WhenRefused,
     pub(crate) seed: Option<u64>,
 }
 
@@ -112,6 +113,7 @@ impl Default for ClientBuilder {
             connect_timeout: Duration::from_secs(10),
             batch: BatchSettings::Off,
             throttle: ThrottleSettings::Off,
+            when_refused: WhenRefused::Wait,
             seed: None,
         }
     }
@@ -267,6 +269,14 @@ impl ClientBuilder {
         self
     }
 
+    /// What becomes of messages that wait when every broker has refused the log-in: they wait, as what is on disk does in
+    /// any case, or fail. Default: they wait.
+    #[must_use]
+    pub fn when_refused(mut self, what: WhenRefused) -> Self {
+        self.when_refused = what;
+        self
+    }
+
     /// What the client's dice begin with, so that a test repeats. Default: the system's randomness.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -274,14 +284,34 @@ impl ClientBuilder {
         self
     }
 
-    /// Starts the client. It does not wait for the network: messages may be published at once, and wait.
+    /// Starts the client. It does not wait for the network: messages may be published at once, and wait. Settings that
+    /// contradict each other, or that no broker could ever be reached with, are [`ClientError::Settings`].
     pub fn connect(self) -> Result<Client, ClientError> {
+        self.check()?;
         driver::start(self)
     }
 
     /// As [`ClientBuilder::connect`], with the blocking face.
     pub fn connect_blocking(self) -> Result<crate::blocking::Client, ClientError> {
         self.connect().map(crate::blocking::Client::from)
+    }
+
+    fn check(&self) -> Result<(), ClientError> {
+        if !matches!(self.mqtt_version, 4 | 5) {
+            return Err(ClientError::Settings(format!(
+                "there is no MQTT version {}: 5, or 4 for MQTT 3.1.1",
+                self.mqtt_version
+            )));
+        }
+        let is_dtls = |url: &&BrokerUrl| url.scheme.is_datagrams() && url.scheme.is_encrypted();
+        if self.psk.is_none()
+            && let Some(url) = self.brokers.iter().find(is_dtls)
+        {
+            return Err(ClientError::Settings(format!(
+                "{url} needs an identity and a key that the broker knows, too (psk): certificates are not spoken over DTLS"
+            )));
+        }
+        Ok(())
     }
 
     /// What the engine is to be.
@@ -291,6 +321,7 @@ impl ClientBuilder {
             bytes_max: self.buffer.bytes_max,
             messages_max: self.buffer.messages_max,
             overflow: self.buffer.overflow,
+            when_refused: self.when_refused,
             receive_bytes_max: self.receive_bytes_max.unwrap_or(defaults.receive_bytes_max),
             connect_timeout: span_of(self.connect_timeout),
             backoff_min: span_of(self.backoff.0),

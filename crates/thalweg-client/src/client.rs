@@ -82,6 +82,11 @@ impl Client {
         .await
     }
 
+    /// Why a message failed, in the broker's words where it had some. The last 1,024 are remembered.
+    pub fn why_failed(&self, ticket: Ticket) -> Option<String> {
+        self.handle.why_failed(ticket)
+    }
+
     /// Waits until something has become of a publish. After [`Client::close`] the rest is [`Success::Unknown`].
     pub async fn outcome(&self, ticket: Ticket) -> Success {
         let wait = self.handle.shared.tickets.wait(ticket.0);
@@ -90,13 +95,14 @@ impl Client {
 
     /// Whether a message would survive the end of this process: with a buffer on disk, whether it is there (once it is,
     /// it is sent, if not by this process then by the next one with the same folder). Without a disk it is `true` as soon
-    /// as the message is given, because nothing more will be done for it. What is sent at most once is never on disk, and
-    /// counts as stored with what is given around it.
+    /// as the message is given, because nothing more will be done for it. Each ticket has an answer of its own: what failed
+    /// is not stored, and what is sent at most once or to another destination is never on disk.
     pub fn is_stored(&self, ticket: Ticket) -> bool {
         self.handle.is_stored(ticket)
     }
 
-    /// Waits for [`Client::is_stored`]: after that a gateway may forget its own copy.
+    /// Waits for [`Client::is_stored`]: after that a gateway may forget its own copy. [`ClientError::NotStored`] as soon as
+    /// it is known that it will not be: the words say why.
     pub async fn stored(&self, ticket: Ticket) -> Result<(), ClientError> {
         std::future::poll_fn(|context| self.handle.poll_stored(ticket, context.waker())).await
     }
@@ -194,7 +200,8 @@ impl Client {
 
     /// Waits as [`Client::flush`] does, says goodbye to the brokers and ends everything, subscriptions too. Takes a second
     /// more at most, for the goodbyes. [`ClientError::TimedOut`] says that messages have no outcome: those on disk are
-    /// sent by the next process, others are lost. What is closed already is closed with success.
+    /// sent by the next process, others are lost. What is closed already is closed with success. When it returns, the
+    /// folder of a buffer on disk is free for the next client.
     pub async fn close(&self, timeout: Duration) -> Result<(), ClientError> {
         let (answer_to, answer) = reply();
         match self.handle.command(Command::Close { timeout, reply: Some(answer_to) }) {
@@ -303,6 +310,8 @@ pub enum ClientError {
     Settings(String),
     /// The buffer on disk cannot be used.
     Spool(SpoolError),
+    /// The message is not in the buffer on disk and will not be; the words say why.
+    NotStored(String),
     /// The broker, or its protocol, refuses.
     Refused(Refusal),
     /// The system refuses something: a thread, a socket.
@@ -319,6 +328,7 @@ impl fmt::Display for ClientError {
             ClientError::Invalid(words) => f.write_str(words),
             ClientError::Url(error) => error.fmt(f),
             ClientError::Settings(words) => f.write_str(words),
+            ClientError::NotStored(words) => write!(f, "not on disk: {words}"),
             ClientError::Spool(error) => error.fmt(f),
             ClientError::Refused(refusal) => refusal.fmt(f),
             ClientError::System(words) => f.write_str(words),

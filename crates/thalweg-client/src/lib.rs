@@ -47,7 +47,7 @@ mod witness;
 pub use adaptive::{Calibration, Constraints, Explanation, Objective};
 pub use builder::{BufferSettings, ClientBuilder, TlsFiles, Via};
 pub use client::{Client, ClientError, Failure, Lane, Status};
-pub use engine::{LaneState, Overflow, Success};
+pub use engine::{LaneState, Overflow, Success, WhenRefused};
 pub use message::{Message, Options, Retain};
 pub use pace::{BatchSettings, ThrottleSettings};
 pub use presence::{Leaving, Presence, PresenceSubscription};

@@ -262,6 +262,9 @@ impl FromStr for BrokerUrl {
             None => (None, authority),
         };
         let (host, port) = split_port(host_port)?;
+        if let Some(letter) = host.chars().find(|letter| is_no_letter_of_hosts(*letter)) {
+            return Err(UrlError(format!("the host `{host}` contains {letter:?}, which no host name or address does")));
+        }
         if host.is_empty() {
             return Err(UrlError(format!("there is no host in it; write {}://HOST:PORT", row.scheme.name())));
         }
@@ -308,6 +311,11 @@ impl BrokerUrl {
         }
         Ok(())
     }
+}
+
+/// What neither a name nor an address can contain; everything that resolvers may know is let pass.
+fn is_no_letter_of_hosts(letter: char) -> bool {
+    letter.is_whitespace() || letter.is_control() || "\"#<>?@[\\]^`{|}".contains(letter)
 }
 
 fn scheme_names() -> String {
@@ -463,6 +471,9 @@ mod tests {
             ("mqtt://a%+1@b", "two hex digits"),
             ("mqtt://%ff@b", "not UTF-8"),
             ("ws://b/a b", "space"),
+            ("mqtt://a b", "contains ' '"),
+            ("a\tb", "contains '\\t'"),
+            ("coap://a?b", "contains '?'"),
             ("coap://b/a?b", "query"),
             ("amqp://b/a/b", "%2f"),
             ("unix://b", "absolute path"),

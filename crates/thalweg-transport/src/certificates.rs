@@ -45,7 +45,7 @@ impl Drop for Folder {
     }
 }
 
-/// A certificate authority whose certificate is in `NAME.pem`.
+/// A certificate authority whose certificate is in `NAME.pem`, and its key in `NAME.key`.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// `NAME.pem`.
@@ -61,6 +61,7 @@ impl Authority {
         let key = KeyPair::generate().expect("what tests make themselves is right");
         let certificate = params.self_signed(&key).expect("what tests make themselves is right");
         let file = folder.write(&format!("{name}.pem"), &certificate.pem());
+        folder.write(&format!("{name}.key"), &key.serialize_pem());
         Authority { issuer: Issuer::new(params, key), file }
     }
 

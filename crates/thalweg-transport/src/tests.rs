@@ -221,6 +221,21 @@ mod tls_layer {
     }
 
     #[test]
+    fn a_server_whose_certificate_is_not_trusted_is_told_of_in_words_that_help() {
+        let bench = bench(ClientCertificates::Optional);
+        let stranger = Authority::new(&bench.folder, "stranger");
+        let trusting = TlsClientFiles { ca: Some(stranger.file.clone()), ..TlsClientFiles::default() };
+        let fault = tls(&bench.acceptor, &trusting).exchange().unwrap_err().to_string();
+        assert!(fault.contains("name the file of the authority"), "{fault}");
+        // What `openssl req -x509` makes, shown by the server itself.
+        let key = bench.folder.file("stranger.key");
+        let files = server_files(&bench.folder, &bench.authority, ClientCertificates::Optional);
+        let acceptor = TlsAcceptor::new(TlsFiles { certificate: stranger.file.clone(), key, ..files }).unwrap();
+        let fault = tls(&acceptor, &trusting).exchange().unwrap_err().to_string();
+        assert!(fault.contains("CA:FALSE") && !fault.contains("OtherError"), "{fault}");
+    }
+
+    #[test]
     fn a_resumed_session_keeps_the_name_and_a_reload_ends_it() {
         let bench = bench(ClientCertificates::Required);
         let connector = TlsConnector::new(&bench.showing("pump-7", "pump.test")).unwrap();

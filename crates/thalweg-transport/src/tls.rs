@@ -213,6 +213,21 @@ pub fn words(error: &rustls::Error) -> String {
             "this is not TLS: the peer speaks plain text to a TLS port".into()
         }
         rustls::Error::NoCertificatesPresented => "a client certificate is required and the peer showed none".into(),
+        rustls::Error::InvalidCertificate(error) => format!("invalid peer certificate: {}", certificate_words(error)),
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with a certificate, and what to do about it.
+fn certificate_words(error: &rustls::CertificateError) -> String {
+    use rustls::CertificateError::*;
+    match error {
+        UnknownIssuer => "nobody we trust has signed it: name the file of the authority that has (ca)".into(),
+        Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is an authority's own (CA:TRUE), as `openssl req -x509` makes them, and no server may show that: have the \
+             authority sign one for the server, or make it with -addext basicConstraints=critical,CA:FALSE"
+                .into()
+        }
         other => other.to_string(),
     }
 }

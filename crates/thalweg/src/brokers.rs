@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use thalweg_client::blocking::Client;
 use thalweg_client::mqtt::{Mqtt, MqttSettings};
 use thalweg_client::{
-    BrokerUrl, BufferSettings, Calibration, ClientError, LaneState, Reliability, Scheme, Status, TlsFiles, Via, Will,
+    BrokerUrl, BufferSettings, Calibration, ClientError, LaneState, Reliability, Scheme, Status, TlsFiles, Via,
+    WhenRefused, Will,
 };
 use thalweg_mqtt::{QoS, Version};
 
@@ -60,6 +61,8 @@ impl Brokers {
             .session(wish.expiry)
             .backoff(RETRY_MIN, RETRY_MAX)
             .connect_timeout(args.connect_timeout)
+            // Nobody corrects a password while a command runs.
+            .when_refused(WhenRefused::Fail)
             // What is read from a file or a pipe is held back by ourselves.
             .buffer(BufferSettings { messages_max: MESSAGES_MAX, ..BufferSettings::default() })
             .tls(TlsFiles {

@@ -1,6 +1,7 @@
 //! What a client's clones, subscriptions and futures share, and how they reach the driver.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -9,8 +10,9 @@ use thalweg_model::{Span, Time};
 
 use super::inbox::{Command, Inbox};
 use super::reply::reply;
-use crate::client::ClientError;
-use crate::engine::{DeliveryToken, Draft};
+use super::stored::{Stored, Storing};
+use crate::client::{ClientError, Failure};
+use crate::engine::{DeliveryToken, Draft, Success};
 use crate::message::{Message, Options};
 use crate::ticket::{Ticket, Tickets, lock};
 use crate::transport::{Properties, Refusal, SubscriptionId};
@@ -20,9 +22,10 @@ use crate::url::BrokerUrl;
 pub(crate) struct Shared {
     pub(crate) inbox: Mutex<Inbox>,
     pub(crate) tickets: Tickets,
-    /// All messages up to this one are taken by the buffer, as durably as it is.
-    pub(crate) stored: AtomicU64,
-    pub(crate) stored_wakers: Mutex<Vec<Waker>>,
+    /// Which messages are taken by the buffer, as durably as it is.
+    pub(crate) stored: Stored,
+    /// The last messages that failed, the oldest first.
+    pub(crate) failures: Mutex<VecDeque<Failure>>,
     pub(crate) limits: Limits,
     /// The driver sleeps, or is about to: who gives it something wakes it.
     pub(crate) is_asleep: AtomicBool,
@@ -41,7 +44,7 @@ pub(crate) struct Limits {
     pub(crate) bytes_max: usize,
     /// The engine makes room by itself: a handle refuses only when the driver does not keep up.
     pub(crate) drops_oldest: bool,
-    /// Messages are on disk when [`Shared::stored`] says so; without a disk they are when they are given.
+    /// Messages are on disk when [`Shared::stored`] says so; without a disk they are stored when they are given.
     pub(crate) has_disk: bool,
 }
 
@@ -69,8 +72,8 @@ impl Shared {
         Shared {
             inbox: Mutex::new(inbox),
             tickets: Tickets::new(first),
-            stored: AtomicU64::new(first.saturating_sub(1)),
-            stored_wakers: Mutex::default(),
+            stored: Stored::new(first),
+            failures: Mutex::default(),
             limits,
             is_asleep: AtomicBool::new(false),
             bell,
@@ -172,7 +175,8 @@ impl Handle {
     /// Gives the driver something to do.
     pub(crate) fn command(&self, command: Command) -> Result<(), ClientError> {
         let mut inbox = lock(&self.shared.inbox);
-        if inbox.is_closed {
+        // Who closes what is being closed waits for the end, too.
+        if inbox.is_over || inbox.is_closed && !matches!(command, Command::Close { .. }) {
             return Err(ClientError::Closed);
         }
         inbox.commands.push(command);
@@ -242,30 +246,49 @@ impl Handle {
 
     /// Whether a message is in the buffer, as durably as that is.
     pub(crate) fn is_stored(&self, ticket: Ticket) -> bool {
-        match self.shared.limits.has_disk {
-            true => ticket.0 <= self.shared.stored.load(Ordering::SeqCst),
-            false => ticket.0 < lock(&self.shared.inbox).next_id,
+        self.storing(ticket) == Storing::Done
+    }
+
+    fn storing(&self, ticket: Ticket) -> Storing {
+        match self.shared.stored.of(ticket.0, self.shared.limits.has_disk) {
+            Storing::Done if ticket.0 >= lock(&self.shared.inbox).next_id => Storing::Pending,
+            known => known,
         }
     }
 
     /// Waits for [`Handle::is_stored`].
     pub(crate) fn poll_stored(&self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ClientError>> {
-        if self.is_stored(ticket) {
-            return Poll::Ready(Ok(()));
+        if self.storing(ticket) == Storing::Pending {
+            // First said, then looked.
+            self.shared.stored.wait(waker);
         }
-        {
-            let mut wakers = lock(&self.shared.stored_wakers);
-            if !wakers.iter().any(|known| known.will_wake(waker)) {
-                wakers.push(waker.clone());
+        match self.storing(ticket) {
+            Storing::Done => Poll::Ready(Ok(())),
+            Storing::Never => Poll::Ready(Err(self.never_stored(ticket))),
+            Storing::Pending if lock(&self.shared.inbox).is_closed => Poll::Ready(Err(ClientError::Closed)),
+            Storing::Pending => Poll::Pending,
+        }
+    }
+
+    /// Why a message is not on disk and will not be.
+    fn never_stored(&self, ticket: Ticket) -> ClientError {
+        ClientError::NotStored(match self.shared.tickets.outcome(ticket.0) {
+            Success::Failed => match self.why_failed(ticket) {
+                Some(why) => format!("the message failed: {why}"),
+                None => "the message failed".to_owned(),
+            },
+            Success::Acknowledged | Success::Pending | Success::Unknown => {
+                "only what goes to the client's own brokers at least once or exactly once is kept on disk, and nobody \
+                 remembers a message of long ago"
+                    .to_owned()
             }
-        }
-        if self.is_stored(ticket) {
-            return Poll::Ready(Ok(()));
-        }
-        match lock(&self.shared.inbox).is_closed {
-            true => Poll::Ready(Err(ClientError::Closed)),
-            false => Poll::Pending,
-        }
+        })
+    }
+
+    /// What was said of a message when it failed, while that is remembered.
+    pub(crate) fn why_failed(&self, ticket: Ticket) -> Option<String> {
+        let failures = lock(&self.shared.failures);
+        failures.iter().rev().find(|failure| failure.ticket == ticket).map(|failure| failure.why.clone())
     }
 }
 

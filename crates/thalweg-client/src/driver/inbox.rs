@@ -42,8 +42,10 @@ pub(crate) struct Inbox {
     pub(crate) destinations: Vec<String>,
     /// Properties of one message while they are encoded; empty between calls.
     pub(crate) scratch: Vec<u8>,
-    /// Nothing is taken any more.
+    /// Nothing is taken any more, but further wishes to be told of the end.
     pub(crate) is_closed: bool,
+    /// The thread has ended.
+    pub(crate) is_over: bool,
 }
 
 /// What a handle wants of the driver.

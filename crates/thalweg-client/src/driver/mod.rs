@@ -6,7 +6,7 @@
 //!    └── tickets, mailboxes, replies <── notices                └── bytes, readings ──> engine
 //! ```
 //!
-//! - `handle` is the end that users hold, `inbox` what they say, `reply` how they are answered;
+//! - `handle` is the end that users hold, `inbox` what they say, `reply` how they are answered, `stored` what is on disk;
 //! - `turn` is the loop; `line` is one lane's connection, on `socket` (`datagrams`), `security`, `resolve` and `network`.
 
 mod datagrams;
@@ -19,6 +19,9 @@ mod resolve;
 mod security;
 mod socket;
 mod start;
+pub(crate) mod stored;
+#[cfg(all(test, feature = "disk", feature = "mqtt"))]
+mod tests;
 mod turn;
 
 pub(crate) use start::start;

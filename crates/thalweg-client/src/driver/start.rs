@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::handle::{Clock, Handle, Limits, Shared};
 use super::inbox::Inbox;
 use super::security::Security;
-use super::turn::{BELL, Driver};
+use super::turn::{BELL, Driver, run};
 use crate::adaptive::{Calibration, Candidate, Chooser};
 use crate::builder::{BufferSettings, ClientBuilder, Via, transport_for};
 use crate::client::{Client, ClientError};
@@ -18,7 +18,13 @@ use crate::spool::{Memory, Spool};
 use crate::transport::{Medium, Transport};
 
 /// Starts a client's thread.
-pub(crate) fn start(mut builder: ClientBuilder) -> Result<Client, ClientError> {
+pub(crate) fn start(builder: ClientBuilder) -> Result<Client, ClientError> {
+    let spool = spool(&builder.buffer)?;
+    start_with(builder, spool)
+}
+
+/// The same with any buffer.
+pub(super) fn start_with(mut builder: ClientBuilder, spool: Box<dyn Spool>) -> Result<Client, ClientError> {
     let system = |what: &'static str| move |error: std::io::Error| ClientError::System(format!("{what}: {error}"));
     let transports = transports(&mut builder)?;
     let is_tls = |transport: &dyn Transport| {
@@ -41,21 +47,20 @@ pub(crate) fn start(mut builder: ClientBuilder) -> Result<Client, ClientError> {
         messages_max: settings.messages_max,
         bytes_max: settings.bytes_max,
         drops_oldest: settings.overflow == Overflow::DropOldest,
-        has_disk: builder.buffer.disk.is_some(),
+        has_disk: spool.is_lasting(),
     };
     let lanes = transports.into_iter().map(|transport| LaneSpec { transport, role: Role::Candidate }).collect();
-    let engine =
-        Engine::new(settings, lanes, spool(&builder.buffer)?, chooser, seed, now).map_err(ClientError::Spool)?;
+    let engine = Engine::new(settings, lanes, spool, chooser, seed, now).map_err(ClientError::Spool)?;
     let poll = mio::Poll::new().map_err(system("the system gives no poll"))?;
     let bell = mio::Waker::new(poll.registry(), BELL).map_err(system("the system gives no waker"))?;
     let inbox = Inbox { next_id: engine.next_id(), ..Inbox::default() };
     let shared = Arc::new(Shared::new(inbox, limits, bell, clock));
     let handle = Handle::new(shared.clone());
-    let driver = Driver::new(shared, poll, engine, security, builder.mqtt_version);
+    let driver = Driver::new(shared.clone(), poll, engine, security, builder.mqtt_version);
     std::thread::Builder::new()
         .name("thalweg-client".into())
         .stack_size(512 << 10)
-        .spawn(move || driver.run())
+        .spawn(move || run(driver, shared))
         .map_err(system("the system gives no thread"))?;
     Ok(Client { handle })
 }

@@ -1,6 +1,6 @@
 //! The loop of a client's thread.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::security::Security;
 use crate::adaptive::Explanation;
 use crate::builder::transport_for;
 use crate::client::{ClientError, Failure, Lane, Status};
-use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, Notice, Success, Wish};
+use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Notice, Success, Wish};
 use crate::message::Message;
 use crate::subscription::Mailbox;
 use crate::ticket::{Ticket, lock};
@@ -32,8 +32,9 @@ const ROUNDS_MAX: usize = 16;
 /// Bytes of drafts that are given to the engine before it sends: so that what was copied is still near when it is sent.
 const DRAFT_BYTES_PER_TURN: usize = 256 << 10;
 
-/// Failures whose words are remembered.
-const FAILURES_KEPT: usize = 64;
+/// Failures whose words are remembered, and how many of them the status shows.
+const FAILURES_KEPT: usize = 1024;
+const FAILURES_SHOWN: usize = 64;
 
 /// A client's thread.
 pub(super) struct Driver {
@@ -57,8 +58,6 @@ pub(super) struct Driver {
     questions: HashMap<RequestId, Reply<Result<Option<Message>, Refusal>>>,
     next_question: u64,
     flushes: Vec<Flush>,
-    /// The last messages that failed.
-    failures: VecDeque<Failure>,
     closing: Option<Closing>,
     taken: Vec<DeliveryToken>,
     commands: Vec<Command>,
@@ -95,6 +94,18 @@ struct Closing {
     outcome: Result<(), ClientError>,
 }
 
+/// What the client's thread does.
+pub(super) fn run(driver: Driver, shared: Arc<Shared>) {
+    // Whatever ends this thread, nobody waits for it afterwards.
+    let _last_words = LastWords(shared.clone());
+    // Sockets, buffer and the lock of its folder are given back when this returns: who is told of the end may use them.
+    let Some(closing) = driver.run() else { return };
+    shared.tickets.end();
+    for reply in closing.reply {
+        reply.send(closing.outcome.clone());
+    }
+}
+
 impl Driver {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -121,7 +132,6 @@ impl Driver {
             questions: HashMap::new(),
             next_question: 1,
             flushes: Vec::new(),
-            failures: VecDeque::new(),
             closing: None,
             taken: Vec::new(),
             commands: Vec::new(),
@@ -129,11 +139,9 @@ impl Driver {
         }
     }
 
-    /// Runs until the client is closed.
-    pub(super) fn run(mut self) {
+    /// Runs until the client is closed; returns whom to tell what, when everything it had is given back.
+    fn run(mut self) -> Option<Closing> {
         let mut events = mio::Events::with_capacity(64);
-        // Whatever ends this thread, nobody waits for it afterwards.
-        let _last_words = LastWords(self.shared.clone());
         loop {
             let now = self.shared.clock.now();
             self.take_inbox(now);
@@ -149,13 +157,8 @@ impl Driver {
                 break;
             }
         }
-        if let Some(closing) = self.closing.take() {
-            lock(&self.shared.inbox).is_closed = true;
-            self.shared.tickets.end();
-            for reply in closing.reply {
-                reply.send(closing.outcome.clone());
-            }
-        }
+        lock(&self.shared.inbox).is_closed = true;
+        self.closing.take()
     }
 
     /// Takes what handles have put in.
@@ -220,12 +223,19 @@ impl Driver {
                     self.is_full = true;
                     break;
                 }
-                Ok(()) => {}
-                Err(Full::TooLarge | Full::Spool(_)) => failed = Some(draft.id),
+                Ok(()) => {
+                    let is_kept = draft.reliability != Reliability::AtMostOnce && draft.way == 0;
+                    if !is_kept && self.shared.limits.has_disk {
+                        self.shared.stored.never(draft.id);
+                    }
+                }
+                Err(Full::TooLarge) => failed = Some((draft.id, "it is larger than there can ever be room for".into())),
+                Err(Full::Spool(fault)) => failed = Some((draft.id, fault.to_string())),
             }
             self.backlog_messages = self.backlog_messages.saturating_sub(1);
             self.backlog_at = self.backlog.len() - rest.len();
-            if let Some(id) = failed {
+            if let Some((id, why)) = failed {
+                self.note_failure(id, why);
                 self.settle(id, Success::Failed);
             }
         }
@@ -371,31 +381,36 @@ impl Driver {
         }
     }
 
+    fn note_failure(&mut self, id: MessageId, why: String) {
+        let mut failures = lock(&self.shared.failures);
+        if failures.len() >= FAILURES_KEPT {
+            failures.pop_front();
+        }
+        failures.push_back(Failure { ticket: Ticket(id), why });
+    }
+
     fn settle(&mut self, id: MessageId, success: Success) {
         self.shared.tickets.settle(id, success);
+        match success {
+            Success::Failed => self.shared.stored.never(id),
+            Success::Acknowledged => self.shared.stored.acknowledged(id),
+            Success::Pending | Success::Unknown => {}
+        }
         for flush in self.flushes.iter_mut().filter(|flush| id <= flush.through) {
             flush.outstanding = flush.outstanding.saturating_sub(1);
         }
     }
 
     fn tell(&mut self, notice: Notice, now: Time) {
-        let shared = &self.shared;
         match notice {
             Notice::Settled { id, success, why } => {
                 if let Some(why) = why {
-                    if self.failures.len() >= FAILURES_KEPT {
-                        self.failures.pop_front();
-                    }
-                    self.failures.push_back(Failure { ticket: Ticket(id), why: why.to_string() });
+                    self.note_failure(id, why.to_string());
                 }
                 self.settle(id, success);
             }
             Notice::Gone { first, last } => (first..=last).for_each(|id| self.settle(id, Success::Unknown)),
-            Notice::Stored { through } => {
-                shared.stored.fetch_max(through, Ordering::SeqCst);
-                let wakers = std::mem::take(&mut *lock(&shared.stored_wakers));
-                wakers.into_iter().for_each(std::task::Waker::wake);
-            }
+            Notice::Stored { through } => self.shared.stored.reached(through),
             Notice::Room => self.is_full = false,
             Notice::Delivered { subscription, token, message } => match self.subscriptions.get(&subscription) {
                 Some(entry) => entry.mailbox.put(message, token),
@@ -554,15 +569,26 @@ impl Driver {
             load: self.engine.load(),
             counts: self.engine.counts(),
             buffer: self.engine.spool_status(),
-            failures: self.failures.iter().cloned().collect(),
+            failures: {
+                let failures = lock(&self.shared.failures);
+                failures.iter().skip(failures.len().saturating_sub(FAILURES_SHOWN)).cloned().collect()
+            },
         }
     }
 
     fn explain(&self, now: Time) -> Explanation {
-        self.engine.explain(now).unwrap_or_else(|| {
+        let mut explanation = self.engine.explain(now).unwrap_or_else(|| {
             let protocol = self.engine.lane_status(0).map_or("", |status| status.protocol);
-            Explanation { words: format!("{protocol}: there is no other way"), ..Explanation::default() }
-        })
+            Explanation { words: format!("{protocol}: there is no other way.\n"), ..Explanation::default() }
+        });
+        // Who is not reached, by name: that may be the answer.
+        for status in (0..self.engine.lanes()).filter_map(|lane| self.engine.lane_status(lane)) {
+            if status.state != LaneState::Up && !status.words.is_empty() {
+                let (protocol, place, words) = (status.protocol, place(status.endpoint), status.words);
+                explanation.words.push_str(&format!("{protocol} at {place} is not reached: {words}.\n"));
+            }
+        }
+        explanation
     }
 }
 
@@ -581,7 +607,7 @@ impl Drop for LastWords {
     fn drop(&mut self) {
         let (commands, wakers) = {
             let mut inbox = lock(&self.0.inbox);
-            inbox.is_closed = true;
+            (inbox.is_closed, inbox.is_over) = (true, true);
             (std::mem::take(&mut inbox.commands), std::mem::take(&mut inbox.room_wakers))
         };
         // Their replies and mailboxes say it.
@@ -591,7 +617,7 @@ impl Drop for LastWords {
             }
         }
         self.0.tickets.end();
-        let stored = std::mem::take(&mut *lock(&self.0.stored_wakers));
-        wakers.into_iter().chain(stored).for_each(std::task::Waker::wake);
+        self.0.stored.wake();
+        wakers.into_iter().for_each(std::task::Waker::wake);
     }
 }

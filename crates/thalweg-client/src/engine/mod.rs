@@ -41,7 +41,7 @@ use crate::spool::{Spool, SpoolError, SpoolStatus};
 use crate::transport::{Capabilities, Endpoint, MessageId, RequestId, SubscriptionId, Transport};
 
 pub use draft::Draft;
-pub use settings::{EngineSettings, Overflow};
+pub use settings::{EngineSettings, Overflow, WhenRefused};
 pub use words::{
     Action, Counts, DeliveryToken, Full, LaneSpec, LaneState, LaneStatus, Load, Notice, Role, Success, Wish,
 };

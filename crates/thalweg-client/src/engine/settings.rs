@@ -16,6 +16,8 @@ pub struct EngineSettings {
     pub messages_max: usize,
     /// What happens when one of both is reached.
     pub overflow: Overflow,
+    /// What becomes of messages that wait when every broker has refused the log-in. What is on disk waits in any case.
+    pub when_refused: WhenRefused,
     /// The first wait after a connection was lost or refused. Default 200 ms; jittered down to the half.
     pub backoff_min: Span,
     /// The longest wait. Default 30 s.
@@ -54,6 +56,17 @@ pub enum Overflow {
     DropOldest,
 }
 
+/// What becomes of messages that wait while the brokers do not let us in: a wrong password, a client that is not allowed.
+/// It is tried again all the same, rarely, as passwords get corrected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenRefused {
+    /// They wait, as they do for a network.
+    #[default]
+    Wait,
+    /// They fail, but for what is on disk.
+    Fail,
+}
+
 impl EngineSettings {
     /// The defaults.
     pub fn new(opening: Opening) -> Self {
@@ -62,6 +75,7 @@ impl EngineSettings {
             bytes_max: 16 << 20,
             messages_max: 100_000,
             overflow: Overflow::Refuse,
+            when_refused: WhenRefused::Wait,
             backoff_min: Span::from_millis(200),
             backoff_max: Span::from_secs(30),
             standby: Span::from_secs(60),

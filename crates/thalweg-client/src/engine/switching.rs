@@ -9,6 +9,7 @@ use thalweg_model::Time;
 
 use super::outbox::{Key, Outbox, Place};
 use super::queue::Queue;
+use super::settings::WhenRefused;
 use super::words::{LaneState, Notice, Success};
 use super::{Engine, TICK};
 use crate::transport::Refusal;
@@ -321,16 +322,20 @@ impl Engine {
         at
     }
 
-    /// Every lane of a way was told that trying again is useless: who waits here is told.
+    /// Every lane of a way was told that trying again is useless: who waits for an answer is told, and messages wait or fail
+    /// as [`WhenRefused`] says.
     pub(super) fn give_up_if_final(&mut self, way_number: usize, why: &str, now: Time) {
         let Some(way) = self.core.ways.get(way_number) else { return };
         if !way.lanes.iter().all(|lane| self.lanes.get(*lane).is_none_or(|lane| lane.link.is_final)) {
             return;
         }
-        // What is on disk is there for the time after: it waits.
-        let is_on_disk = self.core.books.spool_status().bytes_max > 0;
         let keys: Vec<Key> = way.queue.iter().chain(way.gathering.iter().copied()).collect();
         self.core.refuse_waiting(way_number, why);
+        if self.core.settings.when_refused == WhenRefused::Wait {
+            return;
+        }
+        // What is on disk is there for the time after: it waits.
+        let is_on_disk = self.core.books.spool_status().bytes_max > 0;
         let Some(way) = self.core.ways.get_mut(way_number) else { return };
         for key in keys {
             if self.core.books.outbox.get(key).is_some_and(|slot| !(is_on_disk && slot.spooled)) {

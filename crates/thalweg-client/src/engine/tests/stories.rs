@@ -7,7 +7,7 @@ use thalweg_model::{Reliability, Span, Time};
 
 use super::transport::Kind;
 use super::world::{Chaos, World, settings};
-use crate::engine::{EngineSettings, LaneState, Overflow, Success};
+use crate::engine::{EngineSettings, LaneState, Overflow, Success, WhenRefused};
 use crate::spool::{Recovered, Spool, SpoolError};
 use crate::transport::{MessageId, Opening, RequestId, SubscriptionId};
 
@@ -200,8 +200,20 @@ fn waits_between_attempts_grow_and_are_jittered() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_and_is_tried_again_rarely() {
+fn what_waits_for_a_log_in_that_is_refused_waits() {
     let mut world = World::new(7, &[Kind { refuses: true, ..Kind::STREAM }], settings());
+    let ids: Vec<_> = (0..1000).map(|_| world.publish("t", AT_LEAST, |_| ()).expect("there is room")).collect();
+    world.subscribe(1, "t", AT_LEAST);
+    world.run(Span::from_secs(300));
+    assert!(ids.iter().all(|id| world.outcome(*id) == Success::Pending), "{:?}", world.engine.counts());
+    // Who waits for an answer is told all the same.
+    assert!(world.notices.iter().any(|notice| notice.starts_with("subscribed 1 Err")), "{:?}", world.notices);
+}
+
+#[test]
+fn who_is_not_let_in_is_told_and_is_tried_again_rarely() {
+    let settings = EngineSettings { when_refused: WhenRefused::Fail, ..settings() };
+    let mut world = World::new(7, &[Kind { refuses: true, ..Kind::STREAM }], settings);
     let id = world.publish("t", AT_LEAST, |_| ()).expect("there is room");
     world.subscribe(1, "t", AT_LEAST);
     world.engine.read(RequestId(1), 0, "t", world.now + Span::from_secs(5), world.now);
