@@ -8,7 +8,7 @@ use crate::report::Outcome;
 use crate::{packages, workshop};
 
 /// What builds and what tests, pinned.
-const TOOLS: [&str; 2] = ["maturin==1.16.0", "pytest==9.2.0"];
+const TOOLS: [&str; 3] = ["maturin==1.16.0", "mypy==1.18.2", "pytest==9.2.0"];
 
 /// Installs the package into a virtual environment below `target/python` and runs its tests.
 pub fn run(is_release: bool, filter: Option<&str>) -> Outcome {
@@ -21,7 +21,7 @@ pub fn run(is_release: bool, filter: Option<&str>) -> Outcome {
 
 fn install(folder: &std::path::Path) -> Result<(), String> {
     let python = workshop::text(&folder.join("bin/python"));
-    if !folder.join("bin/maturin").is_file() {
+    if TOOLS.iter().any(|tool| !folder.join("bin").join(tool.split('=').next().unwrap_or_default()).is_file()) {
         let _ = fs::remove_dir_all(folder);
         Program::new("python3").args(["-m", "venv"]).args([folder]).run()?;
         Program::new(&python).args(["-m", "pip", "install", "--quiet"]).args(TOOLS).run()?;

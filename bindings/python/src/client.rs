@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use thalweg_client::spool::WhenFull;
 use thalweg_client::{
     BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, Reliability, Retain,
-    SubscribeOptions, Ticket, TlsFiles, Via,
+    SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused,
 };
 
 use crate::answer::{Answer, word};
@@ -51,6 +51,11 @@ impl Client {
             builder = builder.calibration(calibration);
         }
         builder = builder.buffer(buffer(settings)?);
+        builder = builder.when_refused(match get::<String>(settings, "when_refused")?.as_str() {
+            "wait" => WhenRefused::Wait,
+            "fail" => WhenRefused::Fail,
+            other => return Err(PyValueError::new_err(format!("there is no when_refused {other:?}: wait, fail"))),
+        });
         let identity: (Option<PathBuf>, Option<PathBuf>) = (get(settings, "certificate")?, get(settings, "key")?);
         builder = builder.tls(TlsFiles {
             ca: get(settings, "ca")?,
@@ -77,6 +82,15 @@ impl Client {
 
     fn is_publish_success(&self, ticket: u64) -> &'static str {
         word(self.0.is_publish_success(Ticket(ticket)))
+    }
+
+    fn why_failed(&self, ticket: u64) -> Option<String> {
+        self.0.why_failed(Ticket(ticket))
+    }
+
+    fn outcome(&self, ticket: u64) -> Pending {
+        let client = self.0.clone();
+        Pending::new(async move { Ok(Answer::Success(client.outcome(Ticket(ticket)).await)) })
     }
 
     fn publish(&self, topic: String, payload: Vec<u8>, how: How) -> PyResult<Pending> {
@@ -151,6 +165,34 @@ impl Client {
         }
         let said = PyDict::new(py);
         said.set_item("lanes", lanes)?;
+        let (load, buffer) = (&status.load, PyDict::new(py));
+        buffer.set_item("messages", load.messages)?;
+        buffer.set_item("bytes", load.bytes)?;
+        buffer.set_item("under_way", load.under_way)?;
+        buffer.set_item("disk_bytes", status.buffer.bytes_used)?;
+        buffer.set_item("disk_bytes_max", status.buffer.bytes_max)?;
+        buffer.set_item("kept", status.buffer.kept)?;
+        buffer.set_item("unsaved", status.buffer.unsaved)?;
+        buffer.set_item("trouble", &status.buffer.trouble)?;
+        said.set_item("buffer", buffer)?;
+        let (counted, counts) = (&status.counts, PyDict::new(py));
+        for (name, count) in [
+            ("published", counted.published),
+            ("acknowledged", counted.acknowledged),
+            ("failed", counted.failed),
+            ("expired", counted.expired),
+            ("dropped", counted.dropped),
+            ("unknown", counted.unknown),
+            ("repeated", counted.repeated),
+            ("received", counted.received),
+            ("duplicates", counted.duplicates),
+            ("switches", counted.switches),
+        ] {
+            counts.set_item(name, count)?;
+        }
+        said.set_item("counts", counts)?;
+        let failures: Vec<(u64, &str)> = status.failures.iter().map(|it| (it.ticket.0, it.why.as_str())).collect();
+        said.set_item("failures", failures)?;
         Ok(said)
     }
 

@@ -143,6 +143,40 @@ def test_nonsense_is_refused_where_it_is_written(broker):
             client.publish_message(b"", "", "a/#")
 
 
+@pytest.mark.parametrize("payload", [5, True, 2.5, None, [1, 2], {"a": 1}], ids=repr)
+def test_a_payload_is_text_or_bytes(broker, payload):
+    with thalweg.connect(broker.url("mqtt")) as client:
+        with pytest.raises(TypeError, match="str or bytes-like"):
+            client.publish("a", payload, timeout=SECONDS)
+        with pytest.raises(TypeError, match="str or bytes-like"):
+            client.publish_message(payload, "", "a")
+        assert client.publish("a", memoryview(b"xy"), timeout=SECONDS)
+
+
+def test_a_failure_has_a_reason_and_everything_is_counted(broker):
+    with thalweg.connect(broker.url("mqtt")) as client:
+        ticket = client.publish_message("late", "", "a", lifespan=0)
+        assert client.outcome(ticket, timeout=SECONDS) is Success.FAILED
+        why = client.why_failed(ticket)
+        assert why
+        with pytest.raises(thalweg.ThalwegError, match="not on disk"):
+            client.stored(ticket, timeout=SECONDS)
+        status = client.status()
+        assert status["failures"] == [(ticket, why)]
+        assert (status["counts"]["published"], status["counts"]["expired"]) == (1, 1)
+        assert status["buffer"]["messages"] == 0
+
+
+def test_what_could_never_work_is_refused_in_words():
+    for url, settings, words in [
+        ("mqtt://127.0.0.1", {"mqtt_version": 7}, "MQTT version 7"),
+        ("mqtt://a b", {}, "a b"),
+        ("coaps://127.0.0.1", {}, "psk"),
+    ]:
+        with pytest.raises(thalweg.ThalwegError, match=words):
+            thalweg.connect(url, **settings)
+
+
 def test_a_closed_client_says_so(broker):
     client = thalweg.connect(broker.url("mqtt"))
     client.close()

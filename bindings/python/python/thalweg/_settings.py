@@ -3,12 +3,55 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from ._words import Reliability, Retain
 
 Payload = Union[bytes, bytearray, memoryview, str]
 Properties = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Settings(TypedDict, total=False):
+    """What ``connect`` takes beside the brokers; type checkers find a name that is misspelt."""
+
+    via: str
+    objective: Union[str, Mapping[str, float]]
+    client_id: Optional[str]
+    user: Optional[str]
+    password: Union[str, bytes, None]
+    session: float
+    buffer_messages: Optional[int]
+    buffer_bytes: Optional[int]
+    buffer_folder: Optional[Path]
+    overflow: str
+    disk_full: str
+    when_refused: str
+    calibration: Optional[Path]
+    ca: Optional[Path]
+    certificate: Optional[Path]
+    key: Optional[Path]
+    insecure: bool
+    psk_identity: Optional[str]
+    psk_key: Optional[bytes]
+    mqtt_version: int
+    backoff: Optional[Tuple[float, float]]
+
+
+class How(TypedDict, total=False):
+    """How a message goes."""
+
+    reliability: Union[Reliability, int]
+    retain: Union[Retain, int]
+    lifespan: Optional[float]
+    priority: int
+    content_type: Optional[str]
+    properties: Optional[Properties]
+    reply_to: Optional[str]
+    correlation: Optional[bytes]
+    is_text: bool
+
 
 #: What ``connect`` takes beside the brokers, and what is in force if nothing is said.
 DEFAULTS: dict[str, Any] = {
@@ -23,6 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "buffer_folder": None,
     "overflow": "refuse",
     "disk_full": "refuse",
+    "when_refused": "wait",
     "calibration": None,
     "ca": None,
     "certificate": None,
@@ -50,10 +94,16 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def payload_bytes(payload: Payload) -> bytes:
-    """Text goes as UTF-8."""
+    """Text goes as UTF-8. ``bytes(5)`` would be five zeros and ``bytes([1, 2])`` two bytes: nobody means that."""
     if isinstance(payload, str):
         return payload.encode()
-    return payload if isinstance(payload, bytes) else bytes(payload)
+    if isinstance(payload, bytes):
+        return payload
+    try:
+        return bytes(memoryview(payload))
+    except TypeError:
+        kind = type(payload).__name__
+        raise TypeError(f"a payload is str or bytes-like, not {kind}: say how it is written, with str() or json.dumps()") from None
 
 
 def options(

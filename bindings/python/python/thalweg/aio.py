@@ -14,16 +14,19 @@ import asyncio
 import itertools
 import weakref
 from types import TracebackType
-from typing import Any, AsyncIterator, Optional, Type
+from typing import TYPE_CHECKING, Any, AsyncIterator, Optional, Type
 
 from . import _thalweg
-from ._settings import Payload, options, payload_bytes, settings
+from ._settings import How, Payload, Settings, options, payload_bytes, settings
 from ._words import Message, Presence, Reliability, Success
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Client", "PresenceSubscription", "Subscription", "connect"]
 
 
-def connect(*brokers: str, **given: Any) -> Client:
+def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
     """A client of these brokers; parameters as in :func:`thalweg.connect`. To be called inside a running loop."""
     return Client(*brokers, **given)
 
@@ -88,10 +91,10 @@ async def _wait(pending: Any, timeout: Optional[float] = None) -> Any:
 class Client:
     """A connection to brokers by whatever protocol; see :func:`thalweg.connect` for its parameters."""
 
-    def __init__(self, *brokers: str, **given: Any) -> None:
+    def __init__(self, *brokers: str, **given: Unpack[Settings]) -> None:
         self._native = _thalweg.Client(list(brokers), settings(given))
 
-    def publish_message(self, message: Payload, destination: str, topic: str, **how: Any) -> int:
+    def publish_message(self, message: Payload, destination: str, topic: str, **how: Unpack[How]) -> int:
         """Hands a message over and returns its ticket. Never waits, so there is nothing to await."""
         return self._native.publish_message(payload_bytes(message), destination, topic, options(**how))
 
@@ -99,15 +102,26 @@ class Client:
         """What is known of a message now."""
         return Success(self._native.is_publish_success(ticket))
 
+    async def outcome(self, ticket: int, *, timeout: Optional[float] = None) -> Success:
+        """Waits until something has become of a message."""
+        return Success(await _wait(self._native.outcome(ticket), timeout))
+
+    def why_failed(self, ticket: int) -> Optional[str]:
+        """Why a message failed, in the broker's words where it had some. The last 1,024 are remembered."""
+        return self._native.why_failed(ticket)
+
     def is_stored(self, ticket: int) -> bool:
         """Whether a message would survive the end of this process: with ``buffer_folder``, whether it is there."""
         return self._native.is_stored(ticket)
 
     async def stored(self, ticket: int, *, timeout: Optional[float] = None) -> None:
-        """Waits for :meth:`is_stored`: after that a gateway may forget its own copy."""
+        """Waits for :meth:`is_stored`: after that a gateway may forget its own copy.
+
+        :raises ThalwegError: it is not on disk and will not be; the words say why.
+        """
         await _wait(self._native.stored(ticket), timeout)
 
-    async def publish(self, topic: str, payload: Payload, *, timeout: Optional[float] = None, **how: Any) -> Success:
+    async def publish(self, topic: str, payload: Payload, *, timeout: Optional[float] = None, **how: Unpack[How]) -> Success:
         """Publishes and waits for room and for the outcome."""
         return Success(await _wait(self._native.publish(topic, payload_bytes(payload), options(**how)), timeout))
 
@@ -124,7 +138,7 @@ class Client:
         pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all)
         return Subscription(await _wait(pending, timeout))
 
-    async def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Any) -> Message:
+    async def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
         """Publishes a question and returns the answer."""
         return Message(*await _wait(self._native.request(topic, payload_bytes(payload), options(**how), timeout)))
 
@@ -147,19 +161,20 @@ class Client:
         return self._native.explain()
 
     def status(self) -> dict[str, Any]:
-        """Lanes, their states and what was measured on them."""
+        """Lanes and their states; ``buffer``: what waits and how the disk is; ``counts``; ``failures``: the last 64, as pairs of
+        ticket and reason."""
         return self._native.status()
 
     async def flush(self, timeout: Optional[float] = None) -> bool:
         """Waits until nothing waits here any more; ``False`` if the time was over first."""
-        return await _wait(self._native.flush(timeout))
+        return bool(await _wait(self._native.flush(timeout)))
 
     async def close(self, timeout: float = 5.0) -> bool:
         """Waits so long for what is on its way, then ends the connections; ``False`` if something was still on its way.
 
         What is on disk stays there.
         """
-        return await _wait(self._native.close(timeout))
+        return bool(await _wait(self._native.close(timeout)))
 
     async def __aenter__(self) -> Client:
         return self

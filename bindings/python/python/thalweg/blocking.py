@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Iterator, Optional, Type
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Type, TypeVar
 
 from . import _thalweg
-from ._settings import Payload, options, payload_bytes, settings
+from ._settings import How, Payload, Settings, options, payload_bytes, settings
 from ._words import Message, Presence, Reliability, Success
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def connect(*brokers: str, **given: Any) -> Client:
+
+def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
     """A client of these brokers, each a URL such as ``mqtt://host``, ``coap://host``, ``amqps://user:password@host``.
 
     Returns at once: the network is reached in the background, and what is published before that waits in the buffer.
@@ -23,6 +26,7 @@ def connect(*brokers: str, **given: Any) -> Client:
     :param buffer_messages: how many messages may wait here; ``buffer_bytes`` how many bytes.
     :param buffer_folder: keep what waits on disk in this folder, so that it survives ``kill -9`` and power loss.
     :param overflow: ``refuse`` (a publish raises :class:`BufferFull`) or ``drop-oldest``.
+    :param when_refused: what becomes of messages in memory when every broker refuses the log-in: ``wait``, or ``fail``.
     :param disk_full: ``refuse``, or ``memory``: goes on in memory when the disk is full or fails.
     :param calibration: a ``calibration.json`` of the laboratory instead of the built-in one.
     :param ca: authorities to trust, PEM. Default: the system's. ``certificate`` and ``key``: our own.
@@ -37,10 +41,10 @@ def connect(*brokers: str, **given: Any) -> Client:
 class Client:
     """A connection to brokers by whatever protocol; see :func:`connect` for its parameters."""
 
-    def __init__(self, *brokers: str, **given: Any) -> None:
+    def __init__(self, *brokers: str, **given: Unpack[Settings]) -> None:
         self._native = _thalweg.Client(list(brokers), settings(given))
 
-    def publish_message(self, message: Payload, destination: str, topic: str, **how: Any) -> int:
+    def publish_message(self, message: Payload, destination: str, topic: str, **how: Unpack[How]) -> int:
         """Hands a message over and returns its ticket. Never waits.
 
         :param destination: a broker's URL, or ``""``: the client's brokers.
@@ -54,15 +58,29 @@ class Client:
         """What is known of a message now."""
         return Success(self._native.is_publish_success(ticket))
 
+    def outcome(self, ticket: int, *, timeout: Optional[float] = None) -> Success:
+        """Waits until something has become of a message.
+
+        :raises TimedOut: nothing has after so many seconds.
+        """
+        return Success(self._native.outcome(ticket).wait(timeout))
+
+    def why_failed(self, ticket: int) -> Optional[str]:
+        """Why a message failed, in the broker's words where it had some. The last 1,024 are remembered."""
+        return self._native.why_failed(ticket)
+
     def is_stored(self, ticket: int) -> bool:
         """Whether a message would survive the end of this process: with ``buffer_folder``, whether it is there."""
         return self._native.is_stored(ticket)
 
     def stored(self, ticket: int, *, timeout: Optional[float] = None) -> None:
-        """Waits for :meth:`is_stored`: after that a gateway may forget its own copy."""
+        """Waits for :meth:`is_stored`: after that a gateway may forget its own copy.
+
+        :raises ThalwegError: it is not on disk and will not be; the words say why.
+        """
         self._native.stored(ticket).wait(timeout)
 
-    def publish(self, topic: str, payload: Payload, *, timeout: Optional[float] = None, **how: Any) -> Success:
+    def publish(self, topic: str, payload: Payload, *, timeout: Optional[float] = None, **how: Unpack[How]) -> Success:
         """Publishes and waits for the outcome.
 
         :raises TimedOut: there is none after so many seconds; the message is still on its way.
@@ -89,7 +107,7 @@ class Client:
             self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all).wait(timeout)
         )
 
-    def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Any) -> Message:
+    def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
         """Publishes a question and returns the answer.
 
         :raises TimedOut: no answer came within so many seconds.
@@ -115,19 +133,20 @@ class Client:
         return self._native.explain()
 
     def status(self) -> dict[str, Any]:
-        """Lanes, their states and what was measured on them."""
+        """Lanes and their states; ``buffer``: what waits and how the disk is; ``counts``; ``failures``: the last 64, as pairs of
+        ticket and reason."""
         return self._native.status()
 
     def flush(self, timeout: Optional[float] = None) -> bool:
         """Waits until nothing waits here any more; ``False`` if the time was over first."""
-        return self._native.flush(timeout).wait(None)
+        return bool(self._native.flush(timeout).wait(None))
 
     def close(self, timeout: float = 5.0) -> bool:
         """Waits so long for what is on its way, then ends the connections; ``False`` if something was still on its way.
 
         What is on disk stays there.
         """
-        return self._native.close(timeout).wait(None)
+        return bool(self._native.close(timeout).wait(None))
 
     def __enter__(self) -> Client:
         return self
@@ -138,6 +157,9 @@ class Client:
         self.close(5.0 if kind is None else 0.0)
 
 
+_Self = TypeVar("_Self", bound="_Receiver")
+
+
 class _Receiver:
     def __init__(self, native: Any) -> None:
         self._native = native
@@ -146,7 +168,7 @@ class _Receiver:
         """No more of it. What has come already can still be read."""
         self._native.unsubscribe()
 
-    def __enter__(self):  # type: ignore[no-untyped-def]
+    def __enter__(self: _Self) -> _Self:
         return self
 
     def __exit__(self, *_: object) -> None:
