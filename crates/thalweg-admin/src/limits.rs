@@ -95,6 +95,8 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
     let Limits {
         queue_messages_max,
         queue_bytes_max,
+        queue_volatile_bytes_max,
+        queue_pace_max,
         in_flight_max,
         subscriptions_max,
         levels_max,
@@ -151,6 +153,8 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         time("session.expiry_max", "session", session_expiry_max),
         row("queue.messages_max", "session", "messages", queue_messages_max as u64, top(|f| f.session_messages)),
         row("queue.bytes_max", "session", "bytes", queue_bytes_max as u64, top(|f| f.session_bytes)),
+        row("queue.volatile_bytes_max", "session", "bytes", queue_volatile_bytes_max as u64, None),
+        time("queue.publisher_pace_max", "session", queue_pace_max),
         row("mqtt.inflight_max", "session", "messages", u64::from(in_flight_max), None),
         row(
             "limits.subscriptions_per_session_max",

@@ -50,6 +50,8 @@ pub(crate) struct Group {
     pub(crate) is_ending: bool,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) waiting_bytes: usize,
+    /// Copies given out, and the time, when publishers began to wait for it.
+    pub(crate) paced: (u64, Time),
     /// The queue that it takes from, by index and number; then nothing waits here that has not been with a member.
     pub(crate) feed: Option<(u32, u64)>,
     pub(crate) policy: Policy,
@@ -178,6 +180,7 @@ impl Kernel {
             is_ending: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            paced: (0, Time::ZERO),
             feed: None,
             policy,
             given_back: GivenBack::default(),
@@ -534,6 +537,7 @@ impl Kernel {
             group.waiting.push_back(Waiting::new(message.clone(), serial, redelivered, now));
             self.bytes_held += bytes;
             self.waiting += 1;
+            self.note_waiting_in_group(index, now);
             if is_behind {
                 // More waiting may be reason enough to send. What is to be written down first waits for that.
                 if serial == 0 {
@@ -546,6 +550,9 @@ impl Kernel {
             }
             return;
         };
+        if reason != DropReason::NoMember {
+            self.note_left_out();
+        }
         self.drop_of_group(index, message, reason);
     }
 

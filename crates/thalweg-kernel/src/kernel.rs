@@ -1,5 +1,6 @@
 //! The kernel itself: what it holds, and how it is made.
 
+use crate::crowd::Crowd;
 use crate::durable::Pending;
 use crate::effects::Safety;
 use crate::eviction::Stalls;
@@ -136,6 +137,10 @@ pub struct Kernel {
     /// Subscriptions of all sessions.
     pub(crate) subscriptions: usize,
     pub(crate) pressure: Pressure,
+    /// What the publish that is being spread has met.
+    pub(crate) crowd: Crowd,
+    /// Publishers that receivers on other shards have asked to wait, and until when.
+    pub(crate) paced: Map<u64, Time>,
     /// Memory or disk is short, so that a publish is looked at before anything is done with it.
     pub(crate) is_short: bool,
     /// What is kept beside messages.
@@ -217,6 +222,8 @@ impl Kernel {
             unsettled: 0,
             subscriptions: 0,
             pressure: Pressure::None,
+            crowd: Crowd::default(),
+            paced: Map::default(),
             is_short: false,
             memory: Memory::default(),
             ledger: Ledger::default(),

@@ -13,6 +13,7 @@ pub mod access;
 pub mod balance;
 mod cause;
 mod cell;
+mod crowd;
 mod disk_queue;
 mod draft;
 mod durable;

@@ -24,6 +24,10 @@ pub struct Limits {
     pub queue_messages_max: usize,
     /// Bytes that may wait for one session.
     pub queue_bytes_max: usize,
+    /// The same for a session whose queue is in memory only.
+    pub queue_volatile_bytes_max: usize,
+    /// How long publishers are slowed for a receiver with a link whose queue is filling and that takes nothing.
+    pub queue_pace_max: Span,
     /// Bytes that wait for one session in memory; beyond them messages wait on disk. Only with a journal.
     pub queue_memory_bytes_max: usize,
     /// What happens beyond `queue_messages_max` or `queue_bytes_max`.
@@ -128,11 +132,23 @@ pub struct Limits {
     pub ledger_prefixes: Arc<[Box<str>]>,
 }
 
+impl Limits {
+    /// Bytes that may wait for one session, whose queue is in the journal or not.
+    pub(crate) fn session_bytes_max(&self, is_durable: bool) -> usize {
+        match is_durable {
+            true => self.queue_bytes_max,
+            false => self.queue_bytes_max.min(self.queue_volatile_bytes_max),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             queue_messages_max: 100_000,
             queue_bytes_max: 64 << 20,
+            queue_volatile_bytes_max: 64 << 20,
+            queue_pace_max: Span::from_secs(10),
             queue_memory_bytes_max: 1 << 20,
             overflow: Overflow::DropNewest,
             queue_at_most_once_offline: false,

@@ -4,6 +4,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::balance::Parcel;
 use crate::cause::Cause;
+use crate::crowd::Crowd;
 use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
@@ -72,14 +73,17 @@ impl Kernel {
         }
         let ticket = draft.ticket;
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
+        self.crowd = Crowd::default();
         let outcome = self.publish_unheld(id, &draft, now, fx);
-        if exactly_once && !matches!(outcome, Outcome::Accepted | Outcome::NoMatch) {
-            // A refused message is not held: its ticket is free at once.
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.held.remove(ticket);
-            }
+        let mut published = Published { outcome, pause_until };
+        if self.crowd.is_some() || !self.paced.is_empty() {
+            let route = self.route(draft.address);
+            self.heed_crowd(id, &route, &draft, &mut published, now);
         }
-        Published { outcome, pause_until }
+        if exactly_once && !matches!(published.outcome, Outcome::Accepted | Outcome::NoMatch) {
+            self.forget_ticket(id, ticket, fx);
+        }
+        published
     }
 
     /// An exactly-once message came again that is not released yet.
@@ -141,8 +145,13 @@ impl Kernel {
         for (address, route) in &routes[1..] {
             all.add(address, route);
         }
+        self.crowd = Crowd::default();
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
-        Published { outcome, pause_until }
+        let mut published = Published { outcome, pause_until };
+        if self.crowd.is_some() || !self.paced.is_empty() {
+            self.heed_crowd(id, &all, &draft, &mut published, now);
+        }
+        published
     }
 
     /// The publisher will not repeat the exactly-once message of this ticket. False if there was none.
@@ -574,6 +583,9 @@ impl Kernel {
             redelivered: false,
         };
         let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
+        if matches!(put, Put::Waits | Put::WaitsForDisk) && publisher != Some(receiver.session) {
+            self.note_waiting(receiver.session, now);
+        }
         if serial == 0 {
             return;
         }
@@ -633,25 +645,30 @@ impl Kernel {
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
         if self.pressure >= (if to_disk { Pressure::RefuseSessions } else { Pressure::DropWaiting }) {
+            self.note_left_out();
             self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
             return Put::Done;
         }
         if self.is_queue_full(id, bytes) {
+            let bytes_max = self.session_bytes_max(id);
             match self.limits.overflow {
-                Overflow::DropOldest if self.limits.queue_messages_max > 0 && bytes <= self.limits.queue_bytes_max => {
+                Overflow::DropOldest if self.limits.queue_messages_max > 0 && bytes <= bytes_max => {
                     // A large newcomer takes the place of several small ones.
                     while self.is_queue_full(id, bytes) && self.drop_oldest(id, fx) {}
                     if self.is_queue_full(id, bytes) {
                         // All that is left is being fetched.
+                        self.note_left_out();
                         self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                         return Put::Done;
                     }
                 }
                 Overflow::DropNewest | Overflow::DropOldest => {
+                    self.note_left_out();
                     self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                     return Put::Done;
                 }
                 Overflow::Disconnect => {
+                    self.note_left_out();
                     self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                     self.throw_out(id, now, fx);
                     return Put::Done;
@@ -673,8 +690,12 @@ impl Kernel {
     fn is_queue_full(&self, id: SessionId, bytes: usize) -> bool {
         self.sessions.get(id).is_some_and(|session| {
             session.waiting_len() >= self.limits.queue_messages_max
-                || session.waiting_bytes + bytes > self.limits.queue_bytes_max
+                || session.waiting_bytes + bytes > self.limits.session_bytes_max(session.durable)
         })
+    }
+
+    fn session_bytes_max(&self, id: SessionId) -> usize {
+        self.limits.session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
     }
 
     /// Makes room in a full queue; false if there is nothing to drop.

@@ -273,6 +273,7 @@ impl Kernel {
             restored: restored as u64,
             delivered: 0,
             expired: 0,
+            paced: (0, Time::ZERO),
             drops: None,
         };
         self.waiting += session.waiting_len();

@@ -259,6 +259,8 @@ pub(crate) struct Session {
     pub(crate) restored: u64,
     pub(crate) delivered: u64,
     pub(crate) expired: u64,
+    /// Copies delivered, and the time, when publishers began to wait for it.
+    pub(crate) paced: (u64, Time),
     /// Nothing until something is dropped.
     pub(crate) drops: Option<Box<[u64; DropReason::ALL.len()]>>,
 }
@@ -489,6 +491,7 @@ impl Kernel {
             restored: 0,
             delivered: 0,
             expired: 0,
+            paced: (0, Time::ZERO),
             drops: None,
         };
         let id = self.sessions.insert(session);

@@ -1,5 +1,6 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
+use crate::crowd::Crowd;
 use crate::durable::shard_of;
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
@@ -71,6 +72,13 @@ pub enum ShardMessage {
         safety: Safety,
         /// The entry that it was in the sender's queue, if it was written down there: number and serial.
         from: (u64, u64),
+    },
+    /// A receiver that one of your sessions publishes to is filling: that session waits.
+    Pace {
+        /// The session's number.
+        publisher: u64,
+        /// Until when.
+        until: Time,
     },
     /// A publish with a stamp, whose publisher you know if anybody does.
     PublishStamped(Box<StampedPublish>),
@@ -287,18 +295,27 @@ impl Kernel {
     pub fn on_shard<E: Effects>(&mut self, from: ShardId, message: ShardMessage, now: Time, fx: &mut E) {
         match message {
             ShardMessage::Publish { message, safety, from: entry, only } => {
+                self.crowd = Crowd::default();
                 self.on_publish(from, &message, safety, only.as_deref().unwrap_or_default(), now, fx);
+                if self.crowd.is_some() {
+                    self.after_crowd_elsewhere(from, &message, now, fx);
+                }
                 self.took_over(entry, fx);
             }
-            ShardMessage::PublishToGroup { key, message, safety, from } => {
+            ShardMessage::PublishToGroup { key, message, safety, from: entry } => {
                 self.ledger.arrived += 1;
+                self.crowd = Crowd::default();
                 self.on_publish_to_group(&key, &message, now, fx);
+                if self.crowd.is_some() {
+                    self.after_crowd_elsewhere(from, &message, now, fx);
+                }
                 if !self.pending_references.is_empty() {
                     self.persist_kept(&message, false, safety, fx);
                 }
                 // In the same batch, so that it is never in both queues nor in none.
-                self.took_over(from, fx);
+                self.took_over(entry, fx);
             }
+            ShardMessage::Pace { publisher, until } => self.on_pace(publisher, until, now),
             ShardMessage::PublishStamped(publish) => self.on_stamped(&publish, now, fx),
             ShardMessage::Presence(news) => self.on_presence(*news, now, fx),
             ShardMessage::Group(mail) => self.on_group_mail(from, mail, now, fx),

@@ -154,6 +154,8 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
     Limits {
         queue_messages_max: config.queue.messages_max,
         queue_bytes_max: config.queue.bytes_max,
+        queue_volatile_bytes_max: config.queue.volatile_bytes_max,
+        queue_pace_max: config.queue.publisher_pace_max,
         overflow: match config.queue.overflow {
             config::Overflow::DropNewest => Overflow::DropNewest,
             config::Overflow::DropOldest => Overflow::DropOldest,

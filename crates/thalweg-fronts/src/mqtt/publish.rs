@@ -93,7 +93,11 @@ impl MqttFront {
             link.pause_until = Some(now + FULL_PAUSE);
             return Handled::Later;
         }
-        if publish.qos != QoS::AtMostOnce {
+        // What MQTT 3 cannot refuse is not acknowledged: its client has it still, and sends it again when it comes back.
+        let is_acknowledged = publish.qos != QoS::AtMostOnce
+            && (published.outcome != Outcome::Refused
+                || MqttFront::of(links, id).is_some_and(|front| front.machine.version() == Version::V5));
+        if is_acknowledged {
             let (ticket, qos) = (publish.id, publish.qos);
             MqttFront::write(links, id, |front, out| front.acknowledge(ticket, qos, published.outcome, out));
             links.mark(Mark::FrontAck);

@@ -55,9 +55,8 @@ fn a_full_queue_on_disk_drops_the_oldest_or_the_newest_as_configured() {
         [(Overflow::DropOldest, ["4", "5", "6", "7", "8"]), (Overflow::DropNewest, ["0", "1", "2", "3", "4"])]
     {
         let (mut world, publisher) = long_queue(Limits { queue_messages_max: 5, overflow, ..Limits::default() });
-        for number in 0..9 {
-            world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
-        }
+        let refused = (0..9).filter(|number| world.is_refused(publisher, "t", &number.to_string())).count();
+        assert_eq!(refused, if overflow == Overflow::DropOldest { 0 } else { 4 }, "{overflow:?}");
         assert_eq!(dropped(&world, DropReason::QueueFull), 4);
         world.restart();
         let who = back(&mut world, "s");
@@ -74,9 +73,8 @@ fn a_full_queue_on_disk_ends_the_link_if_configured_and_the_queue_stays() {
     world.subscribe(who, "t", QoS::AtLeastOnce);
     world.answer(who, false);
     let publisher = world.connect("p");
-    for number in 0..7 {
-        world.publish(publisher, "t", &number.to_string(), QoS::AtLeastOnce);
-    }
+    let refused = (0..7).filter(|number| world.is_refused(publisher, "t", &number.to_string())).count();
+    assert_eq!(refused, 1, "one is in flight, five wait");
     assert_eq!(world.heard(who), Some(Packet::Disconnect(ReasonCode::QuotaExceeded)));
     assert!(world.is_closed(who));
     world.restart();

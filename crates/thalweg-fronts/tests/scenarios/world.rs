@@ -280,6 +280,14 @@ impl World {
         assert!(!reason.is_error(), "{topic} was refused: {reason:?}");
     }
 
+    /// Publishes at QoS 1; whether it was refused because nobody has room for it.
+    pub fn is_refused(&mut self, who: Who, topic: &str, payload: &str) -> bool {
+        let (qos, payload) = (QoS::AtLeastOnce, payload.as_bytes());
+        let reason = self.publish_with(who, &PublishOut { qos, topic, payload, ..PublishOut::default() });
+        assert!(matches!(reason, ReasonCode::Success | ReasonCode::QuotaExceeded), "{reason:?}");
+        reason.is_error()
+    }
+
     /// Publishes with the retain flag at QoS 1.
     pub fn retain(&mut self, who: Who, topic: &str, payload: &str) {
         let (payload, qos) = (payload.as_bytes(), QoS::AtLeastOnce);

@@ -153,6 +153,8 @@ impl Simulation {
         };
         if lossy {
             limits.queue_messages_max = 1 + random.below(6);
+            // Queues this short are always half full; how long publishers wait then is shown with the kernel's tests.
+            limits.queue_pace_max = Span::ZERO;
             limits.group_messages_max = 1 + random.below(6);
             limits.overflow = *random.pick(&[Overflow::DropNewest, Overflow::DropOldest, Overflow::Disconnect]);
         }
@@ -474,7 +476,9 @@ impl Simulation {
         self.rest();
         for client in &self.clients {
             assert!(client.pipe.is_some() || self.lossy, "{} was thrown out", client.name);
-            assert!(client.is_idle() || client.pipe.is_none(), "{} waits for an answer", client.name);
+            // What full queues alone want is not acknowledged to MQTT 3.
+            let may_wait = self.lossy && client.version == Version::V311;
+            assert!(client.is_idle() || client.pipe.is_none() || may_wait, "{} waits for an answer", client.name);
         }
     }
 

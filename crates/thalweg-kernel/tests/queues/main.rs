@@ -14,6 +14,7 @@ mod disk;
 mod dispatch;
 mod evictions;
 mod exchanges;
+mod full;
 mod given_back;
 mod group_views;
 mod groups;

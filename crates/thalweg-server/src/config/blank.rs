@@ -61,7 +61,9 @@ impl Config {
             queue: Queue {
                 messages_max: 0,
                 bytes_max: 0,
+                volatile_bytes_max: 0,
                 overflow: Overflow::DropNewest,
+                publisher_pace_max: Span::ZERO,
                 memory_bytes_max: 0,
                 at_most_once_while_offline: false,
                 output_bytes_max: 0,

@@ -257,8 +257,12 @@ pub struct Queue {
     pub messages_max: usize,
     /// Most bytes waiting for one session.
     pub bytes_max: usize,
+    /// Most bytes waiting for one session whose queue is in memory only.
+    pub volatile_bytes_max: usize,
     /// What a full queue does.
     pub overflow: Overflow,
+    /// Longest time that publishers are slowed for a client that takes nothing.
+    pub publisher_pace_max: Span,
     /// Whether QoS 0 messages wait for sessions that are away.
     pub at_most_once_while_offline: bool,
     /// Bytes of one session's waiting messages that are kept in memory beside the journal.

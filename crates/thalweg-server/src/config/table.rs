@@ -266,13 +266,23 @@ keys! {
          session are refused beyond the budget, if it is not messages alone that fill it. `automatic` is three quarters \
          of the machine's (or the container's) memory.";
 
-    broker queue.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
+    broker queue.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000000", Now;
         "Most messages that wait for one session. Then `queue.overflow` decides.";
-    broker queue.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
-        "Most bytes that wait for one session. Then `queue.overflow` decides.";
+    broker queue.bytes_max: Size { min: KIB, max: TIB }, default "4GiB", Now;
+        "Most bytes that wait for one session. Then `queue.overflow` decides. With a journal, what waits for a session that \
+         outlives its connection is on disk beyond `queue.memory_bytes_max`.";
+    broker queue.volatile_bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
+        "The same for a session whose queue is in memory only: one that ends with its connection, or any if there is no \
+         journal. The smaller of both counts.";
+    broker queue.publisher_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: NANO },
+        default "10s", Now;
+        "How long publishers of QoS 1 and 2 are slowed for a connected client, or a shared subscription, whose queue is more \
+         than half full and that takes nothing meanwhile. They wait 2 ms with each message then, and four times as long for \
+         each further eighth. 0s waits for nobody.";
     broker queue.overflow: Word(Overflow::WORDS), default "drop-newest", Now;
         "What a full queue does with the next message: drop the one that has waited longest, drop the new one, or \
-         drop it and disconnect the receiver. Each drop is counted with its reason.";
+         drop it and disconnect the receiver. Each drop is counted with its reason. A new one of QoS 1 or 2 that nobody \
+         else has got is refused: MQTT 5 0x97, AMQP nack, CoAP 5.03, STOMP ERROR; to MQTT 3 it is not acknowledged.";
     broker queue.at_most_once_while_offline: Flag, default "false", Now;
         "Whether QoS 0 messages wait for sessions that are not connected. MQTT leaves it open; most brokers drop \
          them.";
@@ -595,7 +605,7 @@ keys! {
          with them; MQTT has no such rule.";
     broker groups.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
         "Most messages that wait for one shared subscription when no member can take them. Further ones are dropped and \
-         counted.";
+         counted; of QoS 1 or 2, and if nobody else has got them, they are refused as with `queue.overflow`.";
     broker groups.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
         "Most bytes that wait for one shared subscription. Further messages are dropped and counted.";
     broker groups.settle_timeout: SETTLE_TIMEOUT, default "30s" none "off", Now;

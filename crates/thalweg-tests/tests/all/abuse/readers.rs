@@ -56,7 +56,10 @@ fn a_qos_0_flood_costs_receivers_that_do_not_read_and_nobody_else() {
 
 #[test]
 fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limit() {
-    let options = Broker::with().set("queue.messages_max", "2000").set("queue.bytes_max", "1MiB");
+    let options = Broker::with()
+        .set("queue.publisher_pace_max", "0s")
+        .set("queue.messages_max", "2000")
+        .set("queue.bytes_max", "1MiB");
     let Some(victim) = Victim::with(options) else { return };
     let address = victim.broker.mqtt();
     let deaf: Vec<_> = (0..10).map(|number| deaf(address, &format!("deaf{number}"), "flood", 1)).collect();

@@ -189,6 +189,55 @@ fn clients_are_sent_to_another_server() {
 }
 
 #[test]
+fn a_connected_receiver_that_is_slower_than_its_publisher_gets_all_and_the_publisher_waits() {
+    const COUNT: usize = 6_000;
+    for shards in [1, 2] {
+        let home = Home::new(&[&format!("shards={shards}"), "queue.messages_max=1000"]);
+        let mut slow = home.talker().accepted(&Connect::lasting(V5, "slow"));
+        slow.subscribe("load", 1);
+        let mut busy = home.client("busy");
+        let publisher = std::thread::spawn(move || {
+            // As fast as it goes; the acknowledgements are read at the end.
+            for number in 0..COUNT {
+                busy.send(&Publish::new("load", number.to_string()).qos(1, number as u16 + 1).bytes(V5));
+            }
+            (0..COUNT).filter(|number| busy.answer(PUBACK, *number as u16 + 1) == 0).count()
+        });
+        for number in 0..COUNT {
+            let message = slow.message();
+            assert_eq!(message.text(), number.to_string(), "with {shards} shards");
+            slow.send(&ack(PUBACK, message.id));
+        }
+        assert_eq!(publisher.join().expect("it is never disconnected"), COUNT, "with {shards} shards");
+    }
+}
+
+#[test]
+fn what_a_full_group_of_nobody_cannot_keep_is_refused_by_name() {
+    let home = Home::new(&["shards=1", "groups.messages_max=1000"]);
+    let mut member = home.talker().accepted(&Connect::lasting(V5, "member"));
+    member.subscribe("$share/g/jobs", 1);
+    member.vanish();
+    let mut busy = home.client("busy");
+    for first in [0, 750] {
+        let burst = (first..first + 750).flat_map(|number: u16| {
+            let qos = 1 + (number % 2) as u8;
+            Publish::new("jobs", number.to_string()).qos(qos, number + 1).bytes(V5)
+        });
+        busy.send(&burst.collect::<Vec<u8>>());
+        for number in first..first + 750 {
+            let (answer, expected) =
+                (if number % 2 == 0 { PUBACK } else { PUBREC }, if number < 1_000 { 0 } else { 0x97 });
+            assert_eq!(busy.answer(answer, number + 1), expected, "{number}");
+        }
+    }
+    // MQTT 3 has no word for it: nothing is acknowledged, and the connection goes on.
+    let mut old = home.talker().accepted(&Connect::new(V311, "old"));
+    old.send(&Publish::new("jobs", "one more").qos(1, 1).bytes(V311));
+    assert_eq!(old.until_pong(), []);
+}
+
+#[test]
 fn short_memory_refuses_messages_and_lets_in_who_takes_them_away() {
     // With a journal what waits for long is on disk; see the next test.
     let home = Home::new(&["limits.memory_bytes_max=16MiB", "queue.messages_max=1000000", "journal.enabled=false"]);
