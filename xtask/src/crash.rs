@@ -13,7 +13,7 @@ pub enum Harm {
     Power,
 }
 
-/// Runs the tests that last `minutes`, side by side: sessions of MQTT, queues of AMQP and STOMP, CoAP, groups, and a gateway
+/// Runs the tests that last `minutes`, side by side: sessions of MQTT, queues of AMQP and STOMP and the ways into them, CoAP, groups, and a gateway
 /// with a buffer of its own; `tests` is the integration program, given its broker.
 pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outcome {
     if let Err(why) = packages::for_faults() {
@@ -23,6 +23,7 @@ pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outc
         Harm::Kill => &[
             "crash::for_minutes",
             "crash::queues::for_minutes",
+            "crash::queues::ways::for_minutes",
             "crash::coap::for_minutes",
             "crash::groups::for_minutes",
             "crash::gateway::for_minutes",

@@ -25,6 +25,7 @@ const CHANNEL_OPEN: Call = Call(20, 10);
 const CONNECTION_OPEN: Call = Call(10, 40);
 const CONNECTION_CLOSE: Call = Call(10, 50);
 const EXCHANGE_DECLARE: Call = Call(40, 10);
+const EXCHANGE_BIND: Call = Call(40, 30);
 const QUEUE_DECLARE: Call = Call(50, 10);
 const QUEUE_BIND: Call = Call(50, 20);
 const QUEUE_PURGE: Call = Call(50, 30);
@@ -146,6 +147,18 @@ impl Amqp {
         self.ask(CHANNEL, EXCHANGE_DECLARE, &arguments).map(drop)
     }
 
+    /// A durable one with these arguments.
+    pub fn declare_exchange_with(&mut self, name: &str, kind: &str, table: &[u8]) -> Result<(), Trouble> {
+        let arguments = [short(0), short_text(name), short_text(kind), vec![2], long_text(table)];
+        self.ask(CHANNEL, EXCHANGE_DECLARE, &arguments).map(drop)
+    }
+
+    /// What comes to `from` with this key goes to `to`, too.
+    pub fn bind_exchange(&mut self, to: &str, from: &str, key: &str) -> Result<(), Trouble> {
+        let names = [short_text(to), short_text(from), short_text(key)].concat();
+        self.ask(CHANNEL, EXCHANGE_BIND, &[short(0), names, vec![0], long(0)]).map(drop)
+    }
+
     /// `dead`: the queue that rejected messages go to.
     pub fn declare_queue(&mut self, name: &str, terms: Terms, dead: Option<&str>) -> Result<(), Trouble> {
         let mut table = Vec::new();
@@ -224,6 +237,11 @@ impl Amqp {
 
     pub fn ack(&mut self, tag: u64, multiple: bool) {
         self.method(CHANNEL, 60, 80, &[tag.to_be_bytes().to_vec(), vec![u8::from(multiple)]]);
+    }
+
+    /// All up to this one, and for good.
+    pub fn reject_all(&mut self, tag: u64) {
+        self.method(CHANNEL, 60, 120, &[tag.to_be_bytes().to_vec(), vec![1]]);
     }
 
     pub fn reject(&mut self, tag: u64, requeue: bool) {

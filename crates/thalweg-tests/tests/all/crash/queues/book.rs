@@ -220,6 +220,11 @@ impl Book {
         self.queues[to].derived = true;
     }
 
+    /// Dead letters of a queue that nobody takes from come there.
+    pub fn derived(&mut self, queue: usize) {
+        self.queues[queue].derived = true;
+    }
+
     pub fn moves(&mut self, from: usize, to: usize) {
         self.queues[from].vault = Some(to);
         self.queues[to].derived = true;

@@ -15,6 +15,7 @@ pub mod stomp;
 mod survey;
 mod takers;
 mod unsettled;
+mod ways;
 mod world;
 
 use book::{Book, Wrong};

@@ -17,6 +17,9 @@ const OWN: &str = "own";
 /// A pause between two looks in one life of the broker.
 const PAUSE: Duration = Duration::from_millis(40);
 
+/// Declares something.
+pub type Declare = fn(&mut Amqp) -> Result<(), Trouble>;
+
 /// What is declared durable once and must stay.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
@@ -28,10 +31,15 @@ pub struct Topology {
     pub bindings: Vec<(&'static str, &'static str, &'static str)>,
     /// Durable subscriptions of STOMP, by destination.
     pub subscriptions: Vec<&'static str>,
+    /// Whatever else is declared, before all of that.
+    pub special: Option<Declare>,
 }
 
 impl Topology {
     fn declare(&self, amqp: &mut Amqp, world: &World) -> Result<(), Trouble> {
+        if let Some(special) = self.special {
+            special(amqp)?;
+        }
         for destination in &self.subscriptions {
             let mut stomp = Stomp::open(world.stomp)?;
             stomp.consume(destination, 1)?;
