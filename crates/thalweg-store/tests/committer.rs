@@ -23,17 +23,31 @@ enum Told {
 
 /// Lets the committer's thread wait inside an event, so that a group gathers behind it.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+#[derive(Default)]
+struct GateState {
+    is_closed: bool,
+    /// Events that may pass although it is closed.
+    permits: u32,
+}
 
 impl Gate {
     fn set(&self, is_closed: bool) {
-        *self.0.0.lock().unwrap() = is_closed;
+        *self.0.0.lock().unwrap() = GateState { is_closed, permits: 0 };
+        self.0.1.notify_all();
+    }
+
+    /// Lets one event pass, whether it waits already or is still on its way here.
+    fn let_one_pass(&self) {
+        self.0.0.lock().unwrap().permits += 1;
         self.0.1.notify_all();
     }
 
     fn pass(&self) {
-        let closed = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_while(closed, |is_closed| *is_closed).unwrap());
+        let state = self.0.0.lock().unwrap();
+        let mut state = self.0.1.wait_while(state, |state| state.is_closed && state.permits == 0).unwrap();
+        state.permits = state.permits.saturating_sub(1);
     }
 }
 
@@ -123,10 +137,8 @@ fn durable_is_told_only_when_a_power_cut_would_keep_it() {
             if let Told::Durable { shard: 3, number: durable } = event {
                 assert!(kept.contains(&format!("3:{durable}")), "{durable} not in {kept:?}");
             }
-            gate.set(false);
-            let is_last = event == Told::Durable { shard: 3, number };
-            if is_last {
-                gate.set(true);
+            gate.let_one_pass();
+            if event == (Told::Durable { shard: 3, number }) {
                 break;
             }
         }

@@ -3,6 +3,7 @@
 use crate::world::{Said, World};
 use thalweg_amqp::methods::{basic, channel, queue};
 use thalweg_amqp::{BasicProperties, Method, MethodId, ReplyCode};
+use thalweg_kernel::Limits;
 use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS};
 
@@ -287,7 +288,8 @@ fn who_asks_for_one_message_gets_it_although_much_waits_for_it() {
 
 #[test]
 fn a_consumer_that_falls_silent_in_a_group_loses_its_channel_and_nothing_else() {
-    let mut world = World::new();
+    let limits = Limits { group_adaptive_eviction: true, ..Limits::default() };
+    let mut world = World::with(limits, Default::default());
     let (frozen, device, publisher) = (world.connect(), world.device("d"), world.device("p"));
     world.device_subscribes(device, "$share/g/jobs/#");
     qos(&mut world, frozen, 5, false);

@@ -29,7 +29,7 @@ fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback(
     );
     assert_eq!(config.admin.bind.to_string(), "127.0.0.1:7883");
     assert_eq!(config.access.default_verdict(), AccessDefault::Allow);
-    assert_eq!(config.queue.bytes_max, 64 << 20);
+    assert_eq!(config.queue.bytes_max, 4 << 30);
     assert_eq!(config.session.expiry_max, Span::FOREVER);
     assert_eq!(config.session.v3_expiry, Span::from_secs(7 * 86_400));
     assert_eq!((config.shard_count(1), config.shard_count(2), config.shard_count(1000)), (1, 1, 64));
@@ -667,7 +667,7 @@ fn every_key_can_be_explained_with_its_value_and_origin() {
     assert_eq!(
         config.explain(&origins, "queue.messages_max").expect("a key"),
         "queue.messages_max\n    Most messages that wait for one session. Then `queue.overflow` decides.\n  \
-         takes       a whole number from 1 to 1000000000\n  default     100000\n  value       7 (thalweg.toml:2)\n  \
+         takes       a whole number from 1 to 1000000000000\n  default     100000\n  value       7 (thalweg.toml:2)\n  \
          a change    applies at once after a reload\n  environment THALWEG_QUEUE__MESSAGES_MAX\n"
     );
     let table = config.explain(&origins, "listeners.mqtt.tls").expect("a table");
@@ -707,7 +707,7 @@ fn a_difference_says_which_keys_changed_and_when_each_applies() {
             ("shards", "\"automatic\"", "2", Reload::Restart),
             ("listeners.mqtt.publish_rate", "\"inherit\"", "\"9/s\"", Reload::NewConnections),
             ("admin.token", "", "\"(hidden)\"", Reload::Restart),
-            ("queue.messages_max", "100000", "5", Reload::Now),
+            ("queue.messages_max", "100000000", "5", Reload::Now),
         ]
     );
     assert!(!old.is_empty() && old.iter().all(|change| change.reload == Reload::Now), "{old:?}");
