@@ -1,4 +1,5 @@
-//! The keeper: a small thread that looks after what belongs to no shard: memory, `$SYS`, and certificate files.
+//! The keeper: a small thread that looks after what belongs to no shard: memory, `$SYS`, and files that
+//! change: certificates, passwords, rules, token keys.
 
 use crate::observer::Observer;
 use crate::shard::{Mailbox, short_of};
@@ -16,39 +17,8 @@ use thalweg_kernel::Pressure;
 pub(crate) struct Duties {
     /// Time between two rounds of `$SYS`; none publishes nothing.
     pub(crate) sys_every: Option<Duration>,
-    /// The encrypted listeners by name, whose files may change.
-    pub(crate) acceptors: Vec<(Arc<str>, Acceptor)>,
-}
-
-/// What peers of an encrypted listener are known by.
-pub(crate) enum Acceptor {
-    /// Connections.
-    Tls(Arc<TlsAcceptor>),
-    /// Datagrams.
-    Dtls(Arc<DtlsAcceptor>),
-}
-
-impl Acceptor {
-    fn reload(&self) -> Result<(), String> {
-        match self {
-            Acceptor::Tls(acceptor) => acceptor.reload().map_err(|fault| fault.to_string()),
-            Acceptor::Dtls(acceptor) => acceptor.reload().map_err(|fault| fault.to_string()),
-        }
-    }
-
-    fn files(&self) -> Vec<&PathBuf> {
-        match self {
-            Acceptor::Tls(acceptor) => of_tls(acceptor.files()).collect(),
-            Acceptor::Dtls(acceptor) => {
-                let files = acceptor.files();
-                files.keys.iter().chain(files.certificate.iter().flat_map(of_tls)).collect()
-            }
-        }
-    }
-}
-
-fn of_tls(files: &TlsFiles) -> impl Iterator<Item = &PathBuf> {
-    [&files.certificate, &files.key].into_iter().chain(&files.client_ca).chain(&files.client_crl)
+    /// Files that may change at any time.
+    pub(crate) watched: Vec<Watched>,
 }
 
 /// The running keeper. Dropping it ends its thread.
@@ -97,15 +67,14 @@ struct Rounds {
     observer: Observer,
     sys_every: Option<Duration>,
     sys_at: Instant,
-    certificates: Vec<Certificate>,
-    certificates_at: Instant,
+    watched: Vec<Watched>,
+    watched_at: Instant,
 }
 
 impl Rounds {
     fn new(observer: Observer, duties: Duties) -> Rounds {
         let now = Instant::now();
-        let mut rounds =
-            Rounds { observer, sys_every: None, sys_at: now, certificates: Vec::new(), certificates_at: now };
+        let mut rounds = Rounds { observer, sys_every: None, sys_at: now, watched: Vec::new(), watched_at: now };
         rounds.change(duties);
         rounds
     }
@@ -115,7 +84,7 @@ impl Rounds {
             self.sys_at = Instant::now();
         }
         self.sys_every = duties.sys_every;
-        self.certificates = duties.acceptors.into_iter().map(Certificate::new).collect();
+        self.watched = duties.watched;
     }
 
     fn make(&mut self) {
@@ -127,54 +96,76 @@ impl Rounds {
             self.sys_at = now + every;
             crate::sys::publish(&self.observer);
         }
-        if now >= self.certificates_at {
-            self.certificates_at = now + CERTIFICATES_EVERY;
-            self.certificates.iter_mut().for_each(Certificate::watch);
+        if now >= self.watched_at {
+            self.watched_at = now + WATCHED_EVERY;
+            self.watched.iter_mut().for_each(Watched::look);
         }
     }
 }
 
-/// The files of a listener's certificate, which somebody may renew at any time.
-struct Certificate {
-    listener: Arc<str>,
-    acceptor: Acceptor,
+/// Files that somebody may replace at any time, and what takes them over.
+pub(crate) struct Watched {
+    /// What they are, for the log.
+    what: String,
+    files: Vec<PathBuf>,
+    reload: Reload,
     /// The files as they were when they were last read.
     taken: Vec<Option<Stamp>>,
     /// The files as they were when they were last looked at.
     seen: Vec<Option<Stamp>>,
 }
 
+/// Reads the files again; on an error what was read before stays in force.
+type Reload = Box<dyn Fn() -> Result<(), String> + Send>;
+
+/// When a file was last written, and its length.
 type Stamp = (SystemTime, u64);
 
-impl Certificate {
-    fn new((listener, acceptor): (Arc<str>, Acceptor)) -> Certificate {
-        let taken = stamps(&acceptor.files());
-        Certificate { listener, acceptor, seen: taken.clone(), taken }
+impl Watched {
+    pub(crate) fn new(what: String, files: Vec<PathBuf>, reload: Reload) -> Watched {
+        let taken = stamps(&files);
+        Watched { what, files, reload, seen: taken.clone(), taken }
+    }
+
+    /// The certificate files of a TLS listener, or of the admin interface.
+    pub(crate) fn tls(name: &str, acceptor: Arc<TlsAcceptor>) -> Watched {
+        let files = of_tls(acceptor.files()).cloned().collect();
+        let reload = move || acceptor.reload().map_err(|fault| fault.to_string());
+        Watched::new(format!("certificate files of {name}"), files, Box::new(reload))
+    }
+
+    /// The certificate and key files of a DTLS listener.
+    pub(crate) fn dtls(name: &str, acceptor: Arc<DtlsAcceptor>) -> Watched {
+        let files = acceptor.files();
+        let files = files.keys.iter().chain(files.certificate.iter().flat_map(of_tls)).cloned().collect();
+        let reload = move || acceptor.reload().map_err(|fault| fault.to_string());
+        Watched::new(format!("certificate and key files of {name}"), files, Box::new(reload))
     }
 
     /// Takes the files once they have changed and then stayed as they are for a while: certificate and key are two
-    /// files, and are not written at the same moment.
-    fn watch(&mut self) {
-        let now = stamps(&self.acceptor.files());
+    /// files, and an editor does not write a file in one step.
+    fn look(&mut self) {
+        let now = stamps(&self.files);
         let is_settled = now == self.seen;
         self.seen = now;
         if !is_settled || self.seen == self.taken {
             return;
         }
         self.taken = self.seen.clone();
-        match self.acceptor.reload() {
-            Ok(()) => {
-                tracing::info!(listener = %self.listener, "the certificate files have changed and were taken over")
+        match (self.reload)() {
+            Ok(()) => tracing::info!("{} changed and are in force", self.what),
+            Err(fault) => {
+                tracing::warn!("{} changed but cannot be used, the old ones stay in force: {fault}", self.what);
             }
-            Err(fault) => tracing::warn!(
-                listener = %self.listener,
-                "the certificate files have changed but cannot be used, so the old ones stay: {fault}"
-            ),
         }
     }
 }
 
-fn stamps(files: &[&PathBuf]) -> Vec<Option<Stamp>> {
+fn of_tls(files: &TlsFiles) -> impl Iterator<Item = &PathBuf> {
+    [&files.certificate, &files.key].into_iter().chain(&files.client_ca).chain(&files.client_crl)
+}
+
+fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
     let stamp = |file: &Path| {
         let metadata = fs::metadata(file).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
@@ -212,6 +203,6 @@ pub(crate) fn memory_budget() -> usize {
 
 /// How often memory is looked at.
 const EVERY: Duration = Duration::from_millis(250);
-const CERTIFICATES_EVERY: Duration = Duration::from_secs(1);
+const WATCHED_EVERY: Duration = Duration::from_secs(1);
 /// Where the system does not say how much memory there is.
 const MEMORY_FALLBACK: usize = 1 << 30;

@@ -5,13 +5,14 @@ use crate::config::{self, Config};
 use crate::datagram::{self, DatagramSockets, DatagramSpec};
 use crate::door::Door;
 use crate::journal::{self, Journal, JournalThreads};
-use crate::keeper::{Acceptor, Duties, Keeper, memory_budget};
+use crate::keeper::{Duties, Keeper, Watched, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
 use crate::settings::{self, DtlsAcceptors, ShardSettings};
 use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
 use crate::transport::dtls::DtlsAcceptor;
+use crate::transport::tls::TlsAcceptor;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, PoisonError, RwLock, mpsc};
@@ -55,6 +56,8 @@ pub struct Server {
     lobby: Option<LobbyHandle>,
     listening: Vec<(String, String)>,
     dtls: DtlsAcceptors,
+    /// The admin interface's end of TLS; the server watches its files with those of the listeners.
+    admin_tls: Option<Arc<TlsAcceptor>>,
     shards: Vec<JoinHandle<()>>,
     keeper: Option<Keeper>,
     /// Ends last: the shards' last records are still to be written.
@@ -79,8 +82,10 @@ impl Server {
             (Ok(vault), Ok(bound)) => (Arc::new(vault), bound),
             (vault, bound) => return Err(vault.err().into_iter().chain(bound.err()).flatten().collect()),
         };
+        let admin_tls = settings::admin_tls(&config).map_err(|what| vec![StartError(what)])?;
         keep_secret(&config, &secret);
-        let duties = duties(&config, listeners.iter().map(|listener| &**listener.spec()), &dtls);
+        let mut watched =
+            watched_certificates(listeners.iter().map(|listener| &**listener.spec()), &dtls, admin_tls.as_ref());
         let mut listening: Vec<(String, String)> =
             listeners.iter().map(|listener| (listener.spec().name.to_string(), address_of(listener))).collect();
         listening.extend(datagrams.iter().map(|(spec, sockets)| (spec.name.to_string(), sockets.local.to_string())));
@@ -132,14 +137,21 @@ impl Server {
             listeners: RwLock::new(views(&config, &listening)),
         });
         let observer = Observer { shards: mailboxes, overall, journal, logins };
+        watched.push(watched_access(&config, secret, &vault, &observer, &dtls));
+        let duties = Duties { sys_every: sys_every(&config), watched };
         let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
         let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
-        Ok(Server { observer, vault, secret, lobby, listening, dtls, shards, keeper, journal, config })
+        Ok(Server { observer, vault, secret, lobby, listening, dtls, admin_tls, shards, keeper, journal, config })
     }
 
     /// A window into it.
     pub fn observer(&self) -> Observer {
         self.observer.clone()
+    }
+
+    /// The admin interface's end of TLS; `None` if it speaks plain HTTP.
+    pub fn admin_tls(&self) -> Option<Arc<TlsAcceptor>> {
+        self.admin_tls.clone()
     }
 
     /// The listeners by name, and where they listen; port 0 has become a real one.
@@ -210,7 +222,9 @@ impl Server {
         }
         if let Some(keeper) = &self.keeper {
             let specs = change.iter().chain(add.iter().map(|listener| &**listener.spec()));
-            keeper.change(duties(&config, specs, &dtls));
+            let mut watched = watched_certificates(specs, &dtls, self.admin_tls.as_ref());
+            watched.push(watched_access(&config, self.secret, &self.vault, &self.observer, &dtls));
+            keeper.change(Duties { sys_every: sys_every(&config), watched });
         }
         // The shards first: a new listener's first connection must find its settings there.
         let settings = ShardSettings::new(&config, self.shards.len(), anonymous_is_free(&self.vault), &dtls);
@@ -374,13 +388,46 @@ fn keep_secret(config: &Config, secret: &[u8; 32]) {
     }
 }
 
-fn duties<'a>(config: &Config, specs: impl Iterator<Item = &'a ListenerSpec>, dtls: &DtlsAcceptors) -> Duties {
-    let tls = specs.filter_map(|spec| Some((spec.name.clone(), Acceptor::Tls(spec.tls.clone()?))));
-    let dtls = dtls.iter().map(|(name, acceptor)| (name.clone(), Acceptor::Dtls(acceptor.clone())));
-    Duties {
-        sys_every: config.sys.interval.map(|span| Duration::from_nanos(span.nanos())),
-        acceptors: tls.chain(dtls).collect(),
-    }
+fn sys_every(config: &Config) -> Option<Duration> {
+    config.sys.interval.map(|span| Duration::from_nanos(span.nanos()))
+}
+
+/// The certificate files of encrypted listeners and of the admin interface.
+fn watched_certificates<'a>(
+    specs: impl Iterator<Item = &'a ListenerSpec>,
+    dtls: &DtlsAcceptors,
+    admin: Option<&Arc<TlsAcceptor>>,
+) -> Vec<Watched> {
+    let tls = specs.filter_map(|spec| Some(Watched::tls(&format!("listener {}", spec.name), spec.tls.clone()?)));
+    let dtls = dtls.iter().map(|(name, acceptor)| Watched::dtls(&format!("listener {name}"), acceptor.clone()));
+    let admin = admin.map(|acceptor| Watched::tls("the admin interface", acceptor.clone()));
+    tls.chain(dtls).chain(admin).collect()
+}
+
+/// The files that say who may log in and do what. New ones hold for connected clients at once, as after a reload.
+fn watched_access(
+    config: &Config,
+    secret: [u8; 32],
+    vault: &Arc<Vault>,
+    observer: &Observer,
+    dtls: &DtlsAcceptors,
+) -> Watched {
+    let access = settings::access_settings(config, secret);
+    let jwt = &config.access.jwt;
+    let files = [&config.access.password_file, &config.access.acl_file, &jwt.secret_file, &jwt.public_key_file];
+    let files = files.into_iter().flatten().cloned().collect();
+    let (config, vault, shards, dtls) = (config.clone(), vault.clone(), observer.shards.clone(), dtls.clone());
+    let reload = move || {
+        vault
+            .reload(&access)
+            .map_err(|errors| errors.iter().map(|error| error.to_string()).collect::<Vec<_>>().join("; "))?;
+        let settings = ShardSettings::new(&config, shards.len(), anonymous_is_free(&vault), &dtls);
+        for shard in shards.iter() {
+            shard.tell(ToShard::Settings(Box::new(settings.clone())));
+        }
+        Ok(())
+    };
+    Watched::new("password, access rule or token key files".into(), files, Box::new(reload))
 }
 
 /// Whether the anonymous may do everything, so that nobody has to be asked about them.

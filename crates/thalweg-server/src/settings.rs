@@ -595,6 +595,25 @@ fn tls_acceptor(name: &str, listener: &config::Listener) -> Result<TlsAcceptor, 
     TlsAcceptor::new(files).map_err(|fault| format!("{fault}; {}", tls_mend(name, &fault)))
 }
 
+/// The admin interface's end of TLS, if it has a certificate.
+pub(crate) fn admin_tls(config: &Config) -> Result<Option<Arc<TlsAcceptor>>, String> {
+    let tls = &config.admin.tls;
+    let (true, Some(certificate), Some(key)) = (config.admin.enabled, tls.certificate.clone(), tls.key.clone()) else {
+        return Ok(None);
+    };
+    let files = TlsFiles {
+        certificate,
+        key,
+        client_ca: None,
+        client_crl: None,
+        client_certificates: ClientCertificates::None,
+        name_from: NameFrom::Nowhere,
+        oldest: TlsOldest::V12,
+    };
+    let acceptor = TlsAcceptor::new(files);
+    acceptor.map(|acceptor| Some(Arc::new(acceptor))).map_err(|fault| format!("{fault}; check `admin.tls.*`"))
+}
+
 fn tls_files(listener: &config::Listener, certificate: PathBuf, key: PathBuf) -> TlsFiles {
     let tls = &listener.tls;
     TlsFiles {

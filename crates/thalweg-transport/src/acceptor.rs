@@ -85,10 +85,14 @@ impl TlsAcceptor {
         &self.files
     }
 
+    /// What new connections are made with now, for callers that bring their own I/O.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The server's end of one new connection.
     pub fn accept(&self) -> Result<TlsLayer, TransportFault> {
-        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let connection = ServerConnection::new(config).map_err(|error| TransportFault::Tls(words(&error)))?;
+        let connection = ServerConnection::new(self.config()).map_err(|error| TransportFault::Tls(words(&error)))?;
         Ok(TlsLayer::new(Connection::Server(connection), Some(self.files.name_from)))
     }
 }

@@ -21,7 +21,17 @@ impl Config {
             tenants: Vec::new(),
             log: Log { level: LogLevel::Off, format: LogFormat::Text, file: None },
             listeners: BTreeMap::new(),
-            admin: Admin { enabled: false, bind: NOWHERE, token: None },
+            admin: Admin {
+                enabled: false,
+                bind: NOWHERE,
+                unix_socket: None,
+                unix_mode: 0,
+                token: None,
+                token_file: None,
+                read_token: None,
+                read_token_file: None,
+                tls: AdminTls::default(),
+            },
             access: Access {
                 password_file: None,
                 acl_file: None,

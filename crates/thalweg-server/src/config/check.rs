@@ -239,12 +239,31 @@ impl Checks<'_> {
 
     fn admin(&mut self) {
         let admin = &self.config.admin;
-        if admin.enabled && !admin.bind.ip().is_loopback() && admin.token.is_none() {
+        let has_token = admin.token.is_some() || admin.token_file.is_some();
+        if admin.enabled && !admin.bind.ip().is_loopback() && !has_token {
             let what =
                 format!("admin.bind is {}, which other machines can reach, and admin.token is not set", admin.bind);
             let mend =
                 "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false";
             self.report(&["admin.bind".into()], what, mend);
+        }
+        for (name, both) in [
+            ("admin.token", admin.token.is_some() && admin.token_file.is_some()),
+            ("admin.read_token", admin.read_token.is_some() && admin.read_token_file.is_some()),
+        ] {
+            if both {
+                let file = format!("{name}_file");
+                let what = format!("{name} and {file} are both set, but there is one token");
+                self.report(&[name.into(), file], what, "Remove one of them");
+            }
+        }
+        let (certificate, key) = ("admin.tls.certificate", "admin.tls.key");
+        for (set, missing) in [(certificate, key), (key, certificate)] {
+            let given = if set == key { &admin.tls.key } else { &admin.tls.certificate };
+            if admin.tls.certificate.is_some() != admin.tls.key.is_some() && given.is_some() {
+                let what = format!("{set} is set and {missing} is not, but HTTPS needs both");
+                self.report(&[set.into()], what, format!("Set {missing}, or remove {set}"));
+            }
         }
     }
 

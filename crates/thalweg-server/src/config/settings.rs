@@ -169,8 +169,29 @@ pub struct Admin {
     pub enabled: bool,
     /// Where it is served.
     pub bind: SocketAddr,
-    /// The bearer token callers must show; `None` asks for none (loopback only).
+    /// A Unix socket on which it is served too.
+    pub unix_socket: Option<PathBuf>,
+    /// Its permission bits.
+    pub unix_mode: u32,
+    /// The bearer token of the role `admin`.
     pub token: Option<String>,
+    /// The same in a file.
+    pub token_file: Option<PathBuf>,
+    /// The bearer token of the role `read`.
+    pub read_token: Option<String>,
+    /// The same in a file.
+    pub read_token_file: Option<PathBuf>,
+    /// Its certificate, if it speaks HTTPS.
+    pub tls: AdminTls,
+}
+
+/// `admin.tls.*`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AdminTls {
+    /// The certificate chain.
+    pub certificate: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
 }
 
 /// `access.*`

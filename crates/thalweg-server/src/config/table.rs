@@ -171,10 +171,29 @@ keys! {
     broker admin.enabled: Flag, default "true", Restart;
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
     broker admin.bind: Socket, default "127.0.0.1:7883", Restart;
-        "IP address and port of the admin HTTP interface. Beyond loopback it needs `admin.token`.";
+        "IP address and port of the admin HTTP interface. Beyond loopback it needs `admin.token` or \
+         `admin.token_file`, and should have `admin.tls`.";
+    broker admin.unix_socket: Path, default "", Restart;
+        "Path of a Unix socket on which the admin interface is served as well. Whoever may open it has the role `admin` \
+         without a token.";
+    broker admin.unix_mode: Mode, default "0600", Restart;
+        "Permission bits of `admin.unix_socket`, in octal.";
     broker admin.token: Text, default "" secret true, Restart;
-        "Bearer token that callers of /v1 and /metrics must send. Better set through the environment \
-         (THALWEG_ADMIN__TOKEN) than in a file that others can read.";
+        "Bearer token of the role `admin`, which may ask and change everything. Better set through the environment \
+         (THALWEG_ADMIN__TOKEN) or as `admin.token_file` than in a file that others can read. Without a token, \
+         everybody on this machine has that role, unless log-in is configured (`access.password_file`, \
+         `access.acl_file` or `access.jwt`): then only /healthz and /readyz are answered on `admin.bind`.";
+    broker admin.token_file: File, default "", Restart;
+        "File whose first line is the token of the role `admin`, in place of `admin.token`.";
+    broker admin.read_token: Text, default "" secret true, Restart;
+        "Bearer token of the role `read`, which may ask everything and change nothing; for metrics and dashboards.";
+    broker admin.read_token_file: File, default "", Restart;
+        "File whose first line is the token of the role `read`, in place of `admin.read_token`.";
+    broker admin.tls.certificate: File, default "", Restart;
+        "PEM file with the certificate chain of the admin interface; with `admin.tls.key` it speaks HTTPS on \
+         `admin.bind`. A renewed file is taken over within seconds.";
+    broker admin.tls.key: File, default "", Restart;
+        "PEM file with the private key of `admin.tls.certificate`.";
 
     broker access.password_file: File, default "", Now;
         "File with users and password hashes, one `user:hash` per line: argon2id, or the hashes of \
