@@ -1,11 +1,13 @@
 //! What every request must pass: a place, a time limit, a token, and proof that no foreign web page sent it.
 
 use crate::answer::Fault;
+use crate::serve::AdminTokens;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
@@ -26,36 +28,91 @@ const WORK_TIMEOUT: Duration = Duration::from_secs(240);
 /// The header a program sends to show that it is not a web page; any value does.
 const NOT_A_PAGE: &str = "x-thalweg";
 
+/// Who sent a request, as far as the connection shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A peer over TCP.
+    Network(SocketAddr),
+    /// Somebody who may open the Unix socket.
+    UnixSocket,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Caller::Network(peer) => peer.fmt(f),
+            Caller::UnixSocket => f.write_str("unix socket"),
+        }
+    }
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Ask.
+    Read,
+    /// Ask and change.
+    Admin,
+}
+
 /// What requests are checked against.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    token: Option<Arc<str>>,
+    tokens: Arc<AdminTokens>,
+    /// Whether callers over TCP have the role `admin` where no token is set.
+    anonymous: bool,
     places: Arc<Semaphore>,
 }
 
 impl Gate {
-    pub(crate) fn new(token: Option<String>) -> Self {
-        Gate { token: token.map(Into::into), places: Arc::new(Semaphore::new(REQUESTS_MAX)) }
+    pub(crate) fn new(tokens: AdminTokens, anonymous: bool) -> Self {
+        Gate { tokens: Arc::new(tokens), anonymous, places: Arc::new(Semaphore::new(REQUESTS_MAX)) }
     }
 
-    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+    fn check(&self, caller: Caller, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         // Probes of a supervisor carry no token, and learn nothing but a word.
         if matches!(uri.path(), "/healthz" | "/readyz") {
             return Ok(());
         }
-        match &self.token {
-            Some(token) => check_token(token, headers)?,
-            None => check_host(uri, headers)?,
+        let role = match (caller, &self.tokens.admin) {
+            (Caller::UnixSocket, _) => Role::Admin,
+            (Caller::Network(_), None) if self.anonymous => {
+                check_host(uri, headers)?;
+                Role::Admin
+            }
+            (Caller::Network(_), _) => role_of(&self.tokens, headers)?,
+        };
+        if *method == Method::GET || *method == Method::HEAD {
+            return Ok(());
         }
-        if *method == Method::GET || *method == Method::HEAD { Ok(()) } else { check_not_a_page(headers) }
+        if role == Role::Read {
+            let error = "this token may ask everything and change nothing";
+            return Err(Fault::new(StatusCode::FORBIDDEN, error, "send the value of admin.token instead"));
+        }
+        check_not_a_page(headers)
     }
 }
 
 /// The middleware around all routes.
 pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    if let Err(fault) = gate.check(request.method(), request.uri(), request.headers()) {
-        return fault.into_response();
+    let caller = request.extensions().get().copied().unwrap_or(Caller::Network(SocketAddr::from(([0; 4], 0))));
+    if let Err(fault) = gate.check(caller, request.method(), request.uri(), request.headers()) {
+        let response = fault.into_response();
+        tracing::warn!(%caller, method = %request.method(), path = request.uri().path(), status = response.status().as_u16(),
+            "admin request refused");
+        return response;
     }
+    if *request.method() == Method::GET || *request.method() == Method::HEAD {
+        return admit(&gate, request, next).await;
+    }
+    // The audit trail: who changed what, and what came of it.
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = admit(&gate, request, next).await;
+    tracing::info!(%caller, %method, path, status = response.status().as_u16(), "admin action");
+    response
+}
+
+async fn admit(gate: &Gate, request: Request, next: Next) -> Response {
     if request.uri().path() == "/healthz" {
         // Costs nothing, and must not fail because others wait.
         return next.run(request).await;
@@ -77,17 +134,30 @@ pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
     }
 }
 
-fn check_token(token: &str, headers: &HeaderMap) -> Result<(), Fault> {
+fn role_of(tokens: &AdminTokens, headers: &HeaderMap) -> Result<Role, Fault> {
     let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let shown = shown.and_then(|value| value.split_once(' '));
     // RFC 9110 §11.1: the scheme's case does not matter.
     let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-    let error = match shown {
-        None => "this interface needs a token",
-        Some(shown) if bool::from(shown.as_bytes().ct_eq(token.as_bytes())) => return Ok(()),
-        Some(_) => "this is not the token",
+    let is = |token: &Option<String>| match (token, shown) {
+        (Some(token), Some(shown)) => bool::from(shown.as_bytes().ct_eq(token.as_bytes())),
+        _ => false,
     };
-    let mend = "send the header `Authorization: Bearer TOKEN` with the value of admin.token in the configuration";
+    // Both are compared, so that the time taken says nothing about which was nearer.
+    match (is(&tokens.admin), is(&tokens.read)) {
+        (true, _) => return Ok(Role::Admin),
+        (_, true) => return Ok(Role::Read),
+        _ => {}
+    }
+    let error = match (shown, &tokens.admin) {
+        (_, None) => "log-in is configured for clients, but no token for this interface",
+        (None, _) => "this interface needs a token",
+        (Some(_), _) => "this is not the token",
+    };
+    let mend = match &tokens.admin {
+        None => "set admin.token, admin.token_file or admin.unix_socket in the configuration",
+        Some(_) => "send the header `Authorization: Bearer TOKEN` with the value of admin.token in the configuration",
+    };
     Err(Fault::new(StatusCode::UNAUTHORIZED, error, mend))
 }
 
@@ -123,13 +193,55 @@ fn check_not_a_page(headers: &HeaderMap) -> Result<(), Fault> {
 mod tests {
     use super::*;
 
-    fn check(token: Option<&str>, method: Method, path: &str, headers: &[(&'static str, &str)]) -> Option<StatusCode> {
+    const PEER: Caller = Caller::Network(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9));
+
+    fn judge(
+        gate: &Gate,
+        caller: Caller,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Option<StatusCode> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().expect("a header value"));
         }
-        let gate = Gate::new(token.map(Into::into));
-        gate.check(&method, &path.parse().expect("a path"), &map).err().map(|fault| fault.into_response().status())
+        let judged = gate.check(caller, &method, &path.parse().expect("a path"), &map);
+        judged.err().map(|fault| fault.into_response().status())
+    }
+
+    fn check(token: Option<&str>, method: Method, path: &str, headers: &[(&'static str, &str)]) -> Option<StatusCode> {
+        let tokens = AdminTokens { admin: token.map(Into::into), read: None };
+        judge(&Gate::new(tokens, true), PEER, method, path, headers)
+    }
+
+    #[test]
+    fn the_role_read_asks_everything_and_changes_nothing() {
+        let gate = Gate::new(AdminTokens { admin: Some("all".into()), read: Some("some".into()) }, true);
+        let shows =
+            |method, token| judge(&gate, PEER, method, "/v1/publish", &[("authorization", token), ("x-thalweg", "1")]);
+        assert_eq!(shows(Method::GET, "Bearer some"), None);
+        assert_eq!(shows(Method::POST, "Bearer some"), NEVER);
+        assert_eq!(shows(Method::DELETE, "Bearer some"), NEVER);
+        assert_eq!(shows(Method::POST, "Bearer all"), None);
+        assert_eq!(shows(Method::GET, "Bearer neither"), NO);
+    }
+
+    #[test]
+    fn once_clients_log_in_loopback_alone_is_no_right() {
+        let gate = Gate::new(AdminTokens::default(), false);
+        assert_eq!(judge(&gate, PEER, Method::GET, "/v1/sessions", &[]), NO);
+        assert_eq!(judge(&gate, PEER, Method::GET, "/metrics", &[("authorization", "Bearer ")]), NO);
+        assert_eq!(judge(&gate, PEER, Method::GET, "/healthz", &[]), None);
+        assert_eq!(judge(&gate, Caller::UnixSocket, Method::POST, "/v1/publish", &[("x-thalweg", "1")]), None);
+    }
+
+    #[test]
+    fn a_read_token_alone_gives_nobody_the_right_to_change() {
+        let gate = Gate::new(AdminTokens { admin: None, read: Some("some".into()) }, false);
+        let shows =
+            |method| judge(&gate, PEER, method, "/v1/publish", &[("authorization", "Bearer some"), ("x-thalweg", "1")]);
+        assert_eq!((shows(Method::GET), shows(Method::POST)), (None, NEVER));
     }
 
     const NO: Option<StatusCode> = Some(StatusCode::UNAUTHORIZED);

@@ -24,6 +24,7 @@ mod listeners;
 mod listing;
 pub mod metrics;
 mod overview;
+mod places;
 mod publish;
 mod queues;
 mod retained;
@@ -35,4 +36,4 @@ mod trace;
 
 pub use gate::{BODY_BYTES_MAX, REQUEST_TIMEOUT, REQUESTS_MAX};
 pub use listing::{LIMIT_DEFAULT, LIMIT_MAX};
-pub use serve::{AdminHandle, AdminSettings, CONNECTIONS_MAX, start};
+pub use serve::{AdminHandle, AdminSettings, AdminTokens, CONNECTIONS_MAX, start};

@@ -14,7 +14,7 @@ use axum::middleware;
 use axum::routing::{delete, get, post};
 
 /// Everything that is answered.
-pub(crate) fn app(asker: Asker, token: Option<String>) -> Router {
+pub(crate) fn app(asker: Asker, gate: Gate) -> Router {
     Router::new()
         .route("/", get(front_page::show))
         .route("/healthz", get(health::lives))
@@ -41,7 +41,7 @@ pub(crate) fn app(asker: Asker, token: Option<String>) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(Gate::new(token), gate::pass))
+        .layer(middleware::from_fn_with_state(gate, gate::pass))
         .with_state(asker)
 }
 

@@ -1,30 +1,71 @@
 //! The threads: one accepts and answers, a few more wait for shards.
 
 use crate::ask::Asker;
-use crate::gate::REQUESTS_MAX;
+use crate::gate::{Caller, Gate, REQUESTS_MAX};
+use crate::places::Places;
 use crate::routes;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_server::Observer;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, oneshot};
+use thalweg_server::transport::tls::TlsAcceptor;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::oneshot;
 
 /// How the interface is served.
 #[derive(Clone, Debug)]
 pub struct AdminSettings {
     /// Where it listens; port 0 takes a free one, see [`AdminHandle::local_addr`].
     pub bind: SocketAddr,
-    /// What callers must show as `Authorization: Bearer TOKEN`. Without one, only loopback is allowed.
-    pub token: Option<String>,
+    /// What callers must show as `Authorization: Bearer TOKEN`.
+    pub tokens: AdminTokens,
+    /// Whether callers over TCP may do everything without a token where none is set. Only on loopback.
+    pub anonymous: bool,
+    /// HTTPS on `bind`; plain HTTP without.
+    pub tls: Option<Arc<TlsAcceptor>>,
+    /// A Unix socket besides, and its permission bits: whoever may open it may do everything.
+    pub unix_socket: Option<(PathBuf, u32)>,
 }
 
-/// Connections open at once; further ones wait in the listener's backlog.
+impl AdminSettings {
+    /// Plain HTTP without tokens, for whoever reaches `bind`, which must be on loopback.
+    pub fn open(bind: SocketAddr) -> Self {
+        AdminSettings { bind, tokens: AdminTokens::default(), anonymous: true, tls: None, unix_socket: None }
+    }
+}
+
+/// The tokens of the two roles. An empty one counts as none.
+#[derive(Clone, Default)]
+pub struct AdminTokens {
+    /// Asks and changes everything.
+    pub admin: Option<String>,
+    /// Asks everything and changes nothing.
+    pub read: Option<String>,
+}
+
+/// Says which tokens there are, not what they are.
+impl std::fmt::Debug for AdminTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminTokens").field("admin", &self.admin.is_some()).field("read", &self.read.is_some()).finish()
+    }
+}
+
+/// Connections open at once; then the one that was idle longest gives way to a newcomer.
 pub const CONNECTIONS_MAX: usize = 128;
+
+/// Time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time a caller has to send a request's head, idle time on a kept connection included.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,9 +90,10 @@ pub struct AdminHandle {
 
 /// Starts the interface; when it returns, it accepts. The error says what is wrong and how to mend it.
 pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle, String> {
-    let AdminSettings { bind, token } = settings;
-    let token = token.filter(|token| !token.is_empty());
-    if token.is_none() && !bind.ip().is_loopback() {
+    let AdminSettings { bind, tokens, anonymous, tls, unix_socket } = settings;
+    let some = |token: Option<String>| token.filter(|token| !token.is_empty());
+    let tokens = AdminTokens { admin: some(tokens.admin), read: some(tokens.read) };
+    if tokens.admin.is_none() && !bind.ip().is_loopback() {
         return Err(format!(
             "the admin interface would listen on {bind}, which others can reach, without a token; set admin.token, or \
              bind it to 127.0.0.1"
@@ -60,6 +102,8 @@ pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle,
     let listener = std::net::TcpListener::bind(bind).map_err(|error| bind_fault(bind, &error))?;
     let local_addr = listener.local_addr().map_err(|error| bind_fault(bind, &error))?;
     listener.set_nonblocking(true).map_err(|error| bind_fault(bind, &error))?;
+    let unix = unix_socket.map(|(path, mode)| bind_unix(&path, mode)).transpose()?;
+    let (unix, socket_file) = unix.unzip();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("admin-wait")
@@ -67,12 +111,17 @@ pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle,
         .build()
         .map_err(|error| thread_fault(&error))?;
     let (stop, stopped) = oneshot::channel::<()>();
+    let gate = Gate::new(tokens, anonymous);
     let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
-        let app = routes::app(Asker::new(observer), token);
+        let _socket_file = socket_file;
+        let door = Door { app: routes::app(Asker::new(observer), gate), places: Places::new(CONNECTIONS_MAX), tls };
         runtime.block_on(async move {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => tokio::select! {
-                    () = accept(listener, app) => {}
+            let listeners = TcpListener::from_std(listener)
+                .and_then(|tcp| Ok((tcp, unix.map(UnixListener::from_std).transpose()?)));
+            match listeners {
+                Ok((tcp, unix)) => tokio::select! {
+                    () = door.accept_tcp(tcp) => {}
+                    () = door.accept_unix(unix) => {}
                     _ = stopped => {}
                 },
                 Err(error) => tracing::error!(%error, "the admin interface cannot listen"),
@@ -113,35 +162,125 @@ impl Drop for AdminHandle {
     }
 }
 
-async fn accept(listener: TcpListener, app: axum::Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        // The semaphore is never closed.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, most likely: what is open must end before anybody else can come in.
-                tracing::warn!(%error, "the admin interface cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                continue;
+/// Where connections come in.
+struct Door {
+    app: axum::Router,
+    places: Places,
+    tls: Option<Arc<TlsAcceptor>>,
+}
+
+impl Door {
+    async fn accept_tcp(&self, listener: TcpListener) {
+        loop {
+            let Some((stream, peer)) = taken(listener.accept().await).await else { continue };
+            let caller = Caller::Network(peer);
+            match &self.tls {
+                None => self.serve(caller, async move { Ok(stream) }),
+                Some(tls) => {
+                    let accept = tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream);
+                    self.serve(caller, async move {
+                        tokio::time::timeout(HANDSHAKE_TIMEOUT, accept).await.map_err(std::io::Error::from)?
+                    });
+                }
             }
+        }
+    }
+
+    async fn accept_unix(&self, listener: Option<UnixListener>) {
+        let Some(listener) = listener else { return std::future::pending().await };
+        loop {
+            let Some((stream, _)) = taken(listener.accept().await).await else { continue };
+            self.serve(Caller::UnixSocket, async move { Ok(stream) });
+        }
+    }
+
+    /// Serves one connection in a task of its own, unless every place is busy.
+    fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        caller: Caller,
+        stream: impl Future<Output = std::io::Result<S>> + Send + 'static,
+    ) {
+        let Some(place) = self.places.take() else {
+            return tracing::warn!("admin connection refused: requests of {CONNECTIONS_MAX} others are being answered");
         };
-        let service = TowerToHyperService::new(app.clone());
-        tokio::spawn(async move {
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .max_buf_size(64 << 10)
-                .serve_connection(TokioIo::new(stream), service);
-            match tokio::time::timeout(CONNECTION_LIFE_MAX, connection).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "an admin connection ended"),
-                Err(_) => tracing::debug!("an admin connection has lived for long enough"),
+        let (app, busy) = (TowerToHyperService::new(self.app.clone()), place.marker());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let busy = busy();
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(caller);
+            let answer = app.call(request);
+            async move {
+                let answer = answer.await;
+                drop(busy);
+                answer
             }
-            drop(place);
+        });
+        tokio::spawn(async move {
+            let connection = async {
+                let stream = stream.await.map_err(|error| error.to_string())?;
+                http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_TIMEOUT)
+                    .max_buf_size(64 << 10)
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await
+                    .map_err(|error| error.to_string())
+            };
+            tokio::select! {
+                ended = tokio::time::timeout(CONNECTION_LIFE_MAX, connection) => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "an admin connection ended"),
+                    Err(_) => tracing::debug!("an admin connection reached its longest life and was closed"),
+                },
+                () = place.lost() => tracing::debug!("an idle admin connection gave its place to a newcomer"),
+            }
         });
     }
+}
+
+/// What was accepted; after a failure some time has passed.
+async fn taken<T>(accepted: std::io::Result<T>) -> Option<T> {
+    match accepted {
+        Ok(accepted) => Some(accepted),
+        Err(error) => {
+            // Out of descriptors, most likely: what is open must end before anybody else can come in.
+            tracing::warn!(%error, "the admin interface cannot accept a connection");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            None
+        }
+    }
+}
+
+/// Removes the socket's file when the interface ends.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // When it is gone already, there is nothing to do.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn bind_unix(path: &Path, mode: u32) -> Result<(std::os::unix::net::UnixListener, SocketFile), String> {
+    let fault = |error: &dyn std::fmt::Display| {
+        format!("the admin interface cannot listen on {}: {error}; check admin.unix_socket", path.display())
+    };
+    // The file of a process that was killed is still there; one that somebody listens on stays.
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(fault(&"another process listens on it"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()) => {
+            std::fs::remove_file(path).map_err(|error| fault(&error))?;
+        }
+        Ok(_) => return Err(fault(&"a file of that name exists and is not a socket")),
+        Err(_) => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path).map_err(|error| fault(&error))?;
+    let file = SocketFile(path.to_owned());
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(|error| fault(&error))?;
+    listener.set_nonblocking(true).map_err(|error| fault(&error))?;
+    Ok((listener, file))
 }
 
 fn bind_fault(bind: SocketAddr, error: &std::io::Error) -> String {

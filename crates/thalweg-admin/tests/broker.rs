@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use thalweg_admin::{AdminHandle, AdminSettings, start};
+use thalweg_admin::{AdminHandle, AdminSettings, AdminTokens, start};
 use thalweg_server::Server;
 use thalweg_server::config::Config;
 
@@ -71,7 +73,8 @@ impl Broker {
         let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
         let server = Server::start(config).expect("a server");
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = AdminSettings { bind, token: token.map(str::to_owned) };
+        let tokens = AdminTokens { admin: token.map(str::to_owned), read: None };
+        let settings = AdminSettings { tokens, ..AdminSettings::open(bind) };
         let admin = start(server.observer(), settings).expect("an admin interface");
         Broker { server, admin, token, folder }
     }
@@ -615,6 +618,78 @@ fn with_a_token_only_probes_come_in_without_it() {
 }
 
 #[test]
+fn silent_connections_do_not_keep_a_probe_out() {
+    let broker = Broker::start(None);
+    let silent: Vec<TcpStream> = (0..2 * thalweg_admin::CONNECTIONS_MAX)
+        .map(|_| TcpStream::connect(broker.admin.local_addr()).expect("the system accepts for us"))
+        .collect();
+    for path in ["/healthz", "/readyz", "/v1/overview"] {
+        assert_eq!(broker.ask("GET", path, &[], b"").0, 200, "{path}");
+    }
+    drop(silent);
+}
+
+#[test]
+fn over_its_unix_socket_the_interface_asks_for_no_token() {
+    let mut broker = Broker::start(Some("a secret"));
+    broker.token = None;
+    let path = broker.folder.file("admin.sock");
+    let tokens = AdminTokens { admin: Some("a secret".into()), read: None };
+    let unix_socket = Some((path.clone(), 0o600));
+    let settings = AdminSettings { tokens, unix_socket, ..AdminSettings::open(([127, 0, 0, 1], 0).into()) };
+    let admin = start(broker.server.observer(), settings.clone()).expect("a socket of its own");
+    let mode = std::fs::metadata(&path).expect("the socket is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).expect("a connection");
+    stream.write_all(b"GET /v1/overview HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it leaves");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(broker.refused("GET", "/v1/overview", &[], b""), 401);
+
+    let taken = start(broker.server.observer(), settings.clone()).expect_err("it is in use");
+    assert!(taken.contains("admin.unix_socket"), "{taken}");
+    admin.stop();
+    assert!(!path.exists());
+    // What a killed process leaves behind is replaced.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a file that nobody listens on"));
+    start(broker.server.observer(), settings).expect("it is replaced").stop();
+}
+
+#[test]
+fn with_a_certificate_the_interface_speaks_https() {
+    let folder = Folder::new();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
+    std::fs::write(folder.file("cert.pem"), made.cert.pem()).expect("written");
+    std::fs::write(folder.file("key.pem"), made.signing_key.serialize_pem()).expect("written");
+    let sets = [
+        format!("admin.tls.certificate={}", folder.file("cert.pem").display()),
+        format!("admin.tls.key={}", folder.file("key.pem").display()),
+    ];
+    let broker = Broker::with(None, &[&sets[0], &sets[1]]);
+    let settings = AdminSettings { tls: broker.server.admin_tls(), ..AdminSettings::open(([127, 0, 0, 1], 0).into()) };
+    let admin = start(broker.server.observer(), settings).expect("an interface");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("it is a root to us");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().expect("a name");
+    let session = rustls::ClientConnection::new(Arc::new(client), name).expect("a session");
+    let stream = TcpStream::connect(admin.local_addr()).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let mut stream = rustls::StreamOwned::new(session, stream);
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it leaves");
+    let mut answer = Vec::new();
+    // The server may end without close_notify.
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+}
+
+#[test]
 fn what_cannot_be_done_is_said_in_words() {
     let broker = Broker::start(None);
     let json = ["Content-Type: application/json"];
@@ -673,7 +748,7 @@ fn shards_that_hang_are_left_out_and_requests_that_wait_for_them_are_bounded() {
 #[test]
 fn a_start_that_fails_says_how_to_mend_it() {
     let broker = Broker::start(None);
-    let attempt = |bind: SocketAddr| start(broker.server.observer(), AdminSettings { bind, token: None }).err();
+    let attempt = |bind: SocketAddr| start(broker.server.observer(), AdminSettings::open(bind)).err();
     let open = attempt(SocketAddr::from(([0, 0, 0, 0], 0))).expect("refused");
     assert!(open.contains("admin.token"), "{open}");
     let taken = attempt(broker.admin.local_addr()).expect("refused");
@@ -686,5 +761,5 @@ fn after_a_stop_nobody_listens_and_its_port_is_free() {
     let bind = admin.local_addr();
     admin.stop();
     assert!(TcpStream::connect(bind).is_err());
-    start(server.observer(), AdminSettings { bind, token: None }).expect("the port is free").stop();
+    start(server.observer(), AdminSettings::open(bind)).expect("the port is free").stop();
 }

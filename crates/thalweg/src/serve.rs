@@ -1,16 +1,18 @@
 //! `thalweg serve`: the broker as a process: configuration, log, signals, exit code.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use thalweg_admin::{AdminHandle, AdminSettings};
+use thalweg_admin::{AdminHandle, AdminSettings, AdminTokens};
 use thalweg_server::config::{Config, Reload};
 use thalweg_server::{OnFailure, Server, StartOptions};
 use tracing::{error, info, warn};
 
+use crate::admin_api::secret_in;
 use crate::cli::{ConfigArgs, ServeArgs};
 use crate::config::{in_words, load};
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure};
@@ -27,6 +29,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed, and SIGHUP never ends us.
     let mut signals = signals()?;
     raise_descriptor_limit();
+    if rustix::process::geteuid().is_root() {
+        warn!("running as root, which the broker does not need: run it as a user of its own");
+    }
     for warning in config.warnings() {
         warn!("{warning}");
     }
@@ -88,7 +93,7 @@ impl Broker {
             Server::start_with(config.clone(), options).map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
         let admin = match config.admin.enabled {
             true => {
-                let settings = AdminSettings { bind: config.admin.bind, token: config.admin.token.clone() };
+                let settings = admin_settings(&config, &server)?;
                 Some(thalweg_admin::start(server.observer(), settings).map_err(Failure::new)?)
             }
             false => None,
@@ -100,7 +105,9 @@ impl Broker {
     fn say_ready(&self) {
         let mut addresses: Vec<String> =
             self.server.listening().iter().map(|(name, address)| format!("{name} on {address}")).collect();
-        addresses.extend(self.admin.as_ref().map(|admin| format!("admin on http://{}", admin.local_addr())));
+        addresses.extend(
+            self.admin.as_ref().map(|admin| format!("admin on {}://{}", self.admin_scheme(), admin.local_addr())),
+        );
         let addresses = addresses.join(", ");
         match tracing::enabled!(tracing::Level::INFO) && self.config.log.file.is_none() {
             true => info!("ready: {addresses}"),
@@ -109,6 +116,10 @@ impl Broker {
                 eprintln!("ready: {addresses}");
             }
         }
+    }
+
+    fn admin_scheme(&self) -> &'static str {
+        if self.server.admin_tls().is_some() { "https" } else { "http" }
     }
 
     /// Reads the configuration again and takes over what can change while clients are connected. On any mistake everything
@@ -157,6 +168,27 @@ impl Broker {
         }
         self.server.stop();
     }
+}
+
+fn admin_settings(config: &Config, server: &Server) -> Result<AdminSettings, Failure> {
+    let admin = &config.admin;
+    let token = |token: &Option<String>, file: &Option<PathBuf>| match file {
+        None => Ok(token.clone()),
+        Some(file) => secret_in(file).map(Some),
+    };
+    let tokens = AdminTokens {
+        admin: token(&admin.token, &admin.token_file)?,
+        read: token(&admin.read_token, &admin.read_token_file)?,
+    };
+    // Where clients must prove who they are, an account on this machine is no proof.
+    let anonymous = !config.has_authentication() && config.access.acl_file.is_none() && tokens.read.is_none();
+    Ok(AdminSettings {
+        bind: admin.bind,
+        tokens,
+        anonymous,
+        tls: server.admin_tls(),
+        unix_socket: admin.unix_socket.clone().map(|path| (path, admin.unix_mode)),
+    })
 }
 
 /// SIGHUP, and SIGINT and SIGTERM once. The second of these ends the process at once.

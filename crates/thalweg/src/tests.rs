@@ -277,7 +277,7 @@ fn a_journal_is_saved_restored_and_inspected_and_damage_is_found() {
     ];
     let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("legal");
     let server = Server::start(config).expect("loopback has free ports");
-    let settings = AdminSettings { bind: ([127, 0, 0, 1], 0).into(), token: None };
+    let settings = AdminSettings::open(([127, 0, 0, 1], 0).into());
     let admin = thalweg_admin::start(server.observer(), settings).expect("loopback has free ports");
     let url = format!("http://{}", admin.local_addr());
     let broker = Broker { server };
