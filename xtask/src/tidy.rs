@@ -80,11 +80,12 @@ pub fn run() -> Outcome {
 }
 
 /// The crates that take time and bytes as values: no sockets, files, clocks, threads or randomness.
-const SANS_IO: [&str; 10] = [
+const SANS_IO: [&str; 11] = [
     "thalweg-model",
     "thalweg-wire",
     "thalweg-mqtt",
     "thalweg-coap",
+    "thalweg-dtls",
     "thalweg-amqp",
     "thalweg-stomp",
     "thalweg-zmtp",

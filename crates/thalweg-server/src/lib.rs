@@ -30,6 +30,6 @@ pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
 pub use observer::{Inside, ListenerView, Observer};
 pub use server::{OnFailure, Server, StartError, StartOptions};
 pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};
+pub use thalweg_dtls::Counts as DtlsCounts;
 pub use thalweg_fronts::LoadCounts;
 pub use thalweg_fronts::coap::CoapCounts;
-pub use transport::dtls::DtlsCounts;

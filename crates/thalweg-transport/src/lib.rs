@@ -20,8 +20,6 @@ pub mod certificates;
 pub mod client;
 #[cfg(feature = "tls")]
 mod connector;
-#[cfg(feature = "dtls")]
-pub mod dtls;
 #[cfg(feature = "websocket")]
 mod frames;
 #[cfg(feature = "websocket")]

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{Breach, SANS_IO};
 
 /// The wire crates: each knows its own specification and, of ours, only `thalweg-wire`.
-const WIRES: [&str; 6] =
-    ["thalweg-mqtt", "thalweg-coap", "thalweg-amqp", "thalweg-stomp", "thalweg-zmtp", "thalweg-xmpp"];
+const WIRES: [&str; 7] =
+    ["thalweg-mqtt", "thalweg-coap", "thalweg-dtls", "thalweg-amqp", "thalweg-stomp", "thalweg-zmtp", "thalweg-xmpp"];
 
 /// Crates of other people that do what a sans-I/O crate must not.
 const IO_DEPENDENCIES: [&str; 10] =

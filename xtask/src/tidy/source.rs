@@ -12,9 +12,10 @@ pub fn without_strings(text: &str) -> String {
 
 /// The lines (counted from 1) that are not test code: nothing in test files, and nothing after `#[cfg(test)] mod`.
 pub fn lines_outside_tests<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
-    let is_test_file = ["/tests/", "/benches/", "/examples/", "fuzz/"].iter().any(|part| path.contains(part))
-        || path.ends_with("/tests.rs")
-        || path.ends_with("_tests.rs");
+    let is_test_file =
+        ["/tests/", "/testkit/", "/benches/", "/examples/", "fuzz/"].iter().any(|part| path.contains(part))
+            || path.ends_with("/tests.rs")
+            || path.ends_with("_tests.rs");
     let mut end = if is_test_file { 0 } else { usize::MAX };
     let lines: Vec<&str> = text.lines().collect();
     for (at, pair) in lines.windows(2).enumerate() {

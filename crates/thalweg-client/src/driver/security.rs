@@ -1,5 +1,7 @@
 //! What stands between a lane's socket and its protocol: TLS and WebSocket, as far as this build has them.
 
+#[cfg(feature = "dtls")]
+use ring::rand::{SecureRandom, SystemRandom};
 use thalweg_model::Time;
 use thalweg_transport::Transport as Filters;
 
@@ -8,7 +10,7 @@ use crate::client::ClientError;
 use crate::transport::{Endpoint, Medium};
 
 #[cfg(feature = "dtls")]
-pub(super) use thalweg_transport::dtls::DtlsClient;
+pub(super) use thalweg_dtls::ClientSide as DtlsClient;
 
 /// DTLS in a build that is without: there is no value of it, so nothing of it is linked.
 #[cfg(not(feature = "dtls"))]
@@ -36,12 +38,7 @@ impl DtlsClient {
         match *self {}
     }
 
-    pub(super) fn handle_datagram(
-        &mut self,
-        _: &[u8],
-        _: Time,
-        _: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), thalweg_transport::TransportFault> {
+    pub(super) fn handle_datagram(&mut self, _: &[u8], _: Time, _: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         match *self {}
     }
 
@@ -107,10 +104,12 @@ impl Security {
         #[cfg(feature = "dtls")]
         match &self.psk {
             None => Err("DTLS needs an identity and a key here; certificates are not spoken over it".to_owned()),
-            Some((identity, key)) => match DtlsClient::new(identity.as_bytes(), key, now) {
-                Ok(client) => Ok(Some(Box::new(client))),
-                Err(fault) => Err(fault.to_string()),
-            },
+            Some((identity, key)) => {
+                let mut random = [0; 32];
+                SystemRandom::new().fill(&mut random).map_err(|_| "the system has no randomness".to_owned())?;
+                let client = DtlsClient::new(identity.as_bytes(), key, random, now);
+                client.map(|client| Some(Box::new(client))).map_err(|fault| fault.to_string())
+            }
         }
         #[cfg(not(feature = "dtls"))]
         {

@@ -6,11 +6,15 @@
 
 use super::Shard;
 use crate::datagram::{DatagramCounts, DatagramSocket, Inbox};
-use crate::transport::dtls::{DtlsAcceptor, DtlsCounts, DtlsEvent, DtlsLimits, DtlsListener, DtlsOutput, PeerIdentity};
+use crate::transport::dtls::DtlsAcceptor;
 use mio::Token;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use thalweg_coap::Datagrams;
+use thalweg_dtls::{
+    Counts as DtlsCounts, Event as DtlsEvent, Output as DtlsOutput, PeerIdentity, ServerLimits as DtlsLimits,
+    ServerSide,
+};
 use thalweg_fronts::coap::{CoapCounts, PeerSecurity};
 use thalweg_kernel::LinkId;
 use thalweg_model::{Span, Time};
@@ -51,22 +55,34 @@ pub(crate) struct Port {
 
 /// A port's side of DTLS.
 struct Dtls {
-    peers: Box<DtlsListener>,
-    /// Whose files they are known by.
+    peers: Box<ServerSide>,
+    /// Whose files they are known by, and which state of them is in force.
     acceptor: Arc<DtlsAcceptor>,
+    reloads: u64,
     /// Datagrams whose peers were gone when they should have left.
     unsent: u64,
 }
 
 impl Dtls {
-    fn new(acceptor: Arc<DtlsAcceptor>, limits: DtlsLimits) -> Option<Self> {
-        match DtlsListener::new(acceptor.clone(), limits) {
-            Ok(peers) => Some(Dtls { peers: Box::new(peers), acceptor, unsent: 0 }),
-            Err(fault) => {
-                tracing::error!(%fault, "a socket is closed: DTLS cannot be spoken");
-                None
-            }
+    fn new(acceptor: Arc<DtlsAcceptor>, limits: DtlsLimits) -> Self {
+        let mut seed = [0; 32];
+        crate::random::fill(&mut seed);
+        let reloads = acceptor.reloads();
+        let peers = Box::new(ServerSide::new(acceptor.loaded(), limits, seed));
+        Dtls { peers, acceptor, reloads, unsent: 0 }
+    }
+
+    /// Takes up files that were read again: whoever is known by what is no longer there goes.
+    fn renew(&mut self, out: &mut DtlsOutput) {
+        let reloads = self.acceptor.reloads();
+        if std::mem::replace(&mut self.reloads, reloads) != reloads {
+            self.peers.renew(self.acceptor.loaded(), out);
         }
+    }
+
+    /// At once, if the files were read again.
+    fn poll_timeout(&self) -> Time {
+        if self.reloads == self.acceptor.reloads() { self.peers.poll_timeout() } else { Time::ZERO }
     }
 }
 
@@ -157,13 +173,7 @@ impl Shard {
         let Some(front) = self.settings.datagram_front(&listener, crate::random::u64()) else {
             return tracing::debug!(%listener, "a socket is closed: its listener is gone");
         };
-        let dtls = match self.settings.dtls(&listener) {
-            Some((acceptor, limits)) => match Dtls::new(acceptor, limits) {
-                Some(dtls) => Some(dtls),
-                None => return,
-            },
-            None => None,
-        };
+        let dtls = self.settings.dtls(&listener).map(|(acceptor, limits)| Dtls::new(acceptor, limits));
         let link = self.links.open(front);
         let index = self.ports.list.iter().position(Option::is_none).unwrap_or(self.ports.list.len());
         let opened = DatagramSocket::new(socket).and_then(|mut socket| {
@@ -253,8 +263,8 @@ impl Shard {
             let wanted = self.settings.dtls(&listener);
             if let (Some(port), Some((acceptor, limits))) = (self.ports.at(index), wanted)
                 && port.dtls.as_ref().is_some_and(|dtls| !Arc::ptr_eq(&dtls.acceptor, &acceptor))
-                && let Some(renewed) = Dtls::new(acceptor, limits)
             {
+                let renewed = Dtls::new(acceptor, limits);
                 // Other files: whoever is known by the old ones begins anew. Peers hear that, and so does the front:
                 // what it has for them must not leave in an association to come. RFC 7252 §9.1
                 let mut opened = std::mem::take(&mut self.ports.opened);
@@ -318,6 +328,7 @@ impl Shard {
             }
             Some(dtls) => {
                 opened.clear();
+                dtls.renew(&mut opened);
                 for (from, datagram) in inbox.datagrams() {
                     dtls.peers.handle_datagram(from, datagram, now, &mut opened);
                 }
@@ -381,7 +392,7 @@ impl Shard {
     pub(super) fn ports_timeout(&self) -> Time {
         let ports = self.ports.list.iter().flatten();
         let of = |port: &Port| {
-            let dtls = port.dtls.as_ref().map_or(Time::NEVER, |dtls| dtls.peers.poll_timeout());
+            let dtls = port.dtls.as_ref().map_or(Time::NEVER, Dtls::poll_timeout);
             self.links.datagram_timeout(port.link).min(port.paused_until.unwrap_or(Time::NEVER)).min(dtls)
         };
         ports.map(of).min().unwrap_or(Time::NEVER)
@@ -400,9 +411,10 @@ impl Shard {
             if let Some(port) = self.ports.at(index) {
                 let link = port.link;
                 if let Some(dtls) = &mut port.dtls
-                    && dtls.peers.poll_timeout() <= now
+                    && dtls.poll_timeout() <= now
                 {
                     opened.clear();
+                    dtls.renew(&mut opened);
                     dtls.peers.handle_timeout(now, &mut opened);
                     self.on_opened(index, &opened);
                 }

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ring::rand::{SecureRandom, SystemRandom};
+use thalweg_dtls::{Certificate, ConfigFault, PskTable, ServerConfig};
 
 use super::super::tls::{TlsFault, TlsFiles};
 use super::certificate::ServerCertificate;
-use super::keys::PskTable;
 use crate::access::AccessError;
 
 /// Where a DTLS listener finds what peers are known by. At least one of the two is there.
@@ -28,38 +27,22 @@ pub struct DtlsFiles {
 /// Keys and certificate of DTLS listeners, and their reload.
 pub struct DtlsAcceptor {
     files: DtlsFiles,
-    loaded: RwLock<Arc<Loaded>>,
+    loaded: RwLock<Arc<ServerConfig>>,
     reloads: AtomicU64,
-}
-
-/// The longest hint that RFC 4279 §5.3 makes everybody understand.
-const HINT_BYTES_MAX: usize = 128;
-
-/// One state of the files.
-pub(super) struct Loaded {
-    pub psk: Option<PskTable>,
-    pub certificate: Option<ServerCertificate>,
-    pub hint: String,
-    /// What the keys of nobody are made of.
-    pub secret: [u8; 32],
 }
 
 impl DtlsAcceptor {
     /// Reads the files.
     pub fn new(files: DtlsFiles) -> Result<DtlsAcceptor, DtlsFault> {
-        let mut secret = [0; 32];
-        SystemRandom::new().fill(&mut secret).map_err(|_| DtlsFault::NoRandomness)?;
-        let loaded = RwLock::new(Arc::new(Loaded::read(&files, secret)?));
+        let loaded = RwLock::new(Arc::new(read(&files)?));
         Ok(DtlsAcceptor { files, loaded, reloads: AtomicU64::new(0) })
     }
 
     /// Reads the files again. When one is not as it must be, everything stays as it was.
     ///
-    /// Associations whose key has changed or gone end at the listener's next call; those with certificates stay, as
-    /// TLS connections do.
+    /// Whoever sees that [`reloads`](Self::reloads) has changed gives what is [`loaded`](Self::loaded) to its sockets.
     pub fn reload(&self) -> Result<(), DtlsFault> {
-        let secret = self.loaded().secret;
-        let loaded = Arc::new(Loaded::read(&self.files, secret)?);
+        let loaded = Arc::new(read(&self.files)?);
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         self.reloads.fetch_add(1, Ordering::Release);
         Ok(())
@@ -70,36 +53,36 @@ impl DtlsAcceptor {
         &self.files
     }
 
-    pub(super) fn loaded(&self) -> Arc<Loaded> {
+    /// What was read last.
+    pub fn loaded(&self) -> Arc<ServerConfig> {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes with every reload.
-    pub(super) fn reloads(&self) -> u64 {
+    pub fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Acquire)
     }
 }
 
-impl Loaded {
-    fn read(files: &DtlsFiles, secret: [u8; 32]) -> Result<Loaded, DtlsFault> {
-        if files.keys.is_none() && files.certificate.is_none() {
-            return Err(DtlsFault::Nobody);
-        }
-        if files.identity_hint.len() > HINT_BYTES_MAX {
-            return Err(DtlsFault::LongHint);
-        }
-        let keys = files.keys.as_deref().map(|path| read_keys(path, files.key_bytes_min));
-        Ok(Loaded {
-            psk: keys.transpose().map_err(DtlsFault::Keys)?,
-            certificate: files.certificate.as_ref().map(ServerCertificate::read).transpose().map_err(DtlsFault::Tls)?,
-            hint: files.identity_hint.clone(),
-            secret,
-        })
-    }
+fn read(files: &DtlsFiles) -> Result<ServerConfig, DtlsFault> {
+    let keys =
+        files.keys.as_deref().map(|path| read_keys(path, files.key_bytes_min)).transpose().map_err(DtlsFault::Keys)?;
+    let certificate = files.certificate.as_ref().map(ServerCertificate::read).transpose().map_err(DtlsFault::Tls)?;
+    let certificate = certificate.map(|certificate| Box::new(certificate) as Box<dyn Certificate>);
+    ServerConfig::new(keys, certificate, &files.identity_hint).map_err(DtlsFault::Config)
 }
 
 fn read_keys(path: &Path, bytes_min: usize) -> Result<PskTable, Vec<AccessError>> {
-    let table = PskTable::read(path)?;
+    let bytes = std::fs::read(path).map_err(|error| {
+        let mend = "check the path and who may read it";
+        vec![AccessError::file(path, format!("cannot be read: {error}"), mend)]
+    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| vec![AccessError::file(path, "this is not UTF-8", "save the file as UTF-8")])?;
+    let table = PskTable::parse(&text).map_err(|faults| {
+        let faults = faults.into_iter();
+        faults.map(|fault| AccessError::line(path, fault.line, fault.problem, fault.mend)).collect::<Vec<_>>()
+    })?;
     match table.shorter_than(bytes_min).as_slice() {
         [] => Ok(table),
         short => {
@@ -123,23 +106,18 @@ impl fmt::Debug for DtlsAcceptor {
 /// Why a DTLS listener cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DtlsFault {
-    /// Neither a key file nor a certificate is named.
-    Nobody,
-    /// The identity hint is longer than peers have to understand.
-    LongHint,
+    /// Neither a key file nor a certificate is named, or the identity hint is too long.
+    Config(ConfigFault),
     /// The key file has faults: all of them.
     Keys(Vec<AccessError>),
     /// Certificate, key or authorities cannot be used.
     Tls(TlsFault),
-    /// The system gave no random bytes.
-    NoRandomness,
 }
 
 impl fmt::Display for DtlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DtlsFault::Nobody => f.write_str("DTLS needs a key file, a certificate or both; name one"),
-            DtlsFault::LongHint => write!(f, "the identity hint has more than {HINT_BYTES_MAX} bytes; shorten it"),
+            DtlsFault::Config(fault) => fault.fmt(f),
             DtlsFault::Keys(errors) => {
                 for (index, error) in errors.iter().enumerate() {
                     write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
@@ -147,7 +125,6 @@ impl fmt::Display for DtlsFault {
                 Ok(())
             }
             DtlsFault::Tls(fault) => fault.fmt(f),
-            DtlsFault::NoRandomness => f.write_str("the system gave no random bytes"),
         }
     }
 }

@@ -2,34 +2,27 @@
 
 use std::sync::Arc;
 
+use rustls::crypto::{ActiveKeyExchange, CryptoProvider};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::sign::{CertifiedKey, Signer};
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{CertificateError, SignatureAlgorithm, SignatureScheme};
+use thalweg_dtls::alert::{self, Alert};
+use thalweg_dtls::{Agreement, Certificate, Exchange};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::super::tls::{ClientCertificates, NameFrom, TlsFault, TlsFiles, TlsOldest};
 use super::super::tls::{client_verifier, name_in, provider, read_certificates, read_key, words};
-use super::alert::{self, Alert};
-use super::cipher::Exchange;
 
 /// What a server needs for suites with certificates.
 pub(super) struct ServerCertificate {
-    key: CertifiedKey,
+    chain: Vec<Vec<u8>>,
+    key: Arc<dyn SigningKey>,
+    provider: Arc<CryptoProvider>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     required: bool,
     name_from: NameFrom,
 }
-
-/// The signatures that are understood in a CertificateVerify and made in a ServerKeyExchange.
-pub(super) const SCHEMES: [SignatureScheme; 6] = [
-    SignatureScheme::ECDSA_NISTP256_SHA256,
-    SignatureScheme::ECDSA_NISTP384_SHA384,
-    SignatureScheme::ED25519,
-    SignatureScheme::RSA_PSS_SHA256,
-    SignatureScheme::RSA_PKCS1_SHA256,
-    SignatureScheme::RSA_PSS_SHA384,
-];
 
 impl ServerCertificate {
     /// Reads the files, the same as a TLS listener's.
@@ -37,7 +30,8 @@ impl ServerCertificate {
         if files.oldest == TlsOldest::V13 {
             return Err(TlsFault::Setup("DTLS is spoken in version 1.2 only; allow it on this listener".into()));
         }
-        let signing = provider()
+        let provider = provider();
+        let signing = provider
             .key_provider
             .load_private_key(read_key(&files.key)?)
             .map_err(|error| TlsFault::Unusable { file: files.key.clone(), reason: words(&error) })?;
@@ -53,36 +47,46 @@ impl ServerCertificate {
             }
         }
         let required = files.client_certificates == ClientCertificates::Required;
-        Ok(ServerCertificate { key, verifier: client_verifier(files)?, required, name_from: files.name_from })
+        let chain = key.cert.iter().map(|der| der.to_vec()).collect();
+        let (verifier, name_from) = (client_verifier(files)?, files.name_from);
+        Ok(ServerCertificate { chain, key: key.key, provider, verifier, required, name_from })
+    }
+}
+
+impl Certificate for ServerCertificate {
+    fn chain(&self) -> &[Vec<u8>] {
+        &self.chain
     }
 
-    /// What signs in an exchange with a client that understands these schemes.
-    pub fn signer(&self, exchange: Exchange, understood: impl Iterator<Item = u16>) -> Option<Box<dyn Signer>> {
-        let elliptic = self.key.key.algorithm() != SignatureAlgorithm::RSA;
+    fn scheme(&self, exchange: Exchange, understood: &[u16]) -> Option<u16> {
+        let elliptic = self.key.algorithm() != SignatureAlgorithm::RSA;
         if elliptic != (exchange == Exchange::EcdheEcdsa) {
             return None;
         }
-        let schemes: Vec<_> = understood.map(SignatureScheme::from).filter(|scheme| SCHEMES.contains(scheme)).collect();
-        self.key.key.choose_scheme(&schemes)
+        let schemes: Vec<_> = understood.iter().copied().map(SignatureScheme::from).collect();
+        self.key.choose_scheme(&schemes).map(|signer| signer.scheme().into())
     }
 
-    /// The certificate and its intermediates.
-    pub fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.key.cert
+    fn sign(&self, scheme: u16, message: &[u8]) -> Result<Vec<u8>, String> {
+        let signer = self.key.choose_scheme(&[scheme.into()]).ok_or("the key does not make such signatures")?;
+        signer.sign(message).map_err(|error| error.to_string())
     }
 
-    /// Whether clients are asked for theirs.
-    pub fn asks_clients(&self) -> bool {
+    fn agree(&self, group: u16) -> Option<Box<dyn Agreement>> {
+        let group = self.provider.kx_groups.iter().find(|known| u16::from(known.name()) == group)?;
+        group.start().ok().map(|half| Box::new(Half(half)) as Box<dyn Agreement>)
+    }
+
+    fn asks_clients(&self) -> bool {
         self.verifier.is_some()
     }
 
-    /// The subjects of the authorities that a client's certificate may come from, as DER.
-    pub fn authorities(&self) -> impl Iterator<Item = &[u8]> {
-        self.verifier.iter().flat_map(|verifier| verifier.root_hint_subjects()).map(|name| name.as_ref())
+    fn authorities(&self) -> Vec<&[u8]> {
+        self.verifier.iter().flat_map(|verifier| verifier.root_hint_subjects()).map(|name| name.as_ref()).collect()
     }
 
-    /// Judges a client's certificates; its name, if it has one. No certificate is judged as well.
-    pub fn judge(&self, chain: &[CertificateDer<'_>]) -> Result<Option<Arc<str>>, Alert> {
+    fn judge(&self, chain: &[Vec<u8>]) -> Result<Option<Arc<str>>, Alert> {
+        let chain: Vec<_> = chain.iter().map(|der| CertificateDer::from(der.as_slice())).collect();
         let Some((leaf, intermediates)) = chain.split_first() else {
             let why = "a client certificate is required and the peer showed none";
             return if self.required { Err(Alert::new(alert::HANDSHAKE_FAILURE, why)) } else { Ok(None) };
@@ -106,26 +110,30 @@ impl ServerCertificate {
         })?;
         Ok(name_in(leaf, self.name_from).map(Arc::from))
     }
+
+    fn check_signature(&self, leaf: &[u8], scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert> {
+        let scheme = SignatureScheme::from(scheme);
+        let Ok((_, parsed)) = X509Certificate::from_der(leaf) else {
+            return Err(Alert::new(alert::BAD_CERTIFICATE, "the certificate cannot be read"));
+        };
+        let public_key = &parsed.public_key().subject_public_key.data;
+        let mut table = self.provider.signature_verification_algorithms.mapping.iter();
+        let algorithms = table.find(|(known, _)| *known == scheme).map_or(&[][..], |(_, algorithms)| *algorithms);
+        let good = algorithms.iter().any(|it| it.verify_signature(public_key, message, signature).is_ok());
+        let wrong = || Alert::new(alert::DECRYPT_ERROR, "the peer's signature was not made with its certificate's key");
+        if good { Ok(()) } else { Err(wrong()) }
+    }
 }
 
-/// Checks that whoever signed `message` has the private key of a certificate (RFC 5246 §7.4.8).
-pub(super) fn check_signature(
-    certificate: &CertificateDer<'_>,
-    scheme: u16,
-    message: &[u8],
-    signature: &[u8],
-) -> Result<(), Alert> {
-    let scheme = SignatureScheme::from(scheme);
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
-        return Err(Alert::new(alert::BAD_CERTIFICATE, "the certificate cannot be read"));
-    };
-    if !SCHEMES.contains(&scheme) {
-        return Err(Alert::new(alert::ILLEGAL_PARAMETER, "a signature of a kind that was not asked for"));
+/// rustls' half of an agreement.
+struct Half(Box<dyn ActiveKeyExchange>);
+
+impl Agreement for Half {
+    fn public(&self) -> &[u8] {
+        self.0.pub_key()
     }
-    let public_key = &parsed.public_key().subject_public_key.data;
-    let mut table = provider().signature_verification_algorithms.mapping.iter();
-    let algorithms = table.find(|(known, _)| *known == scheme).map_or(&[][..], |(_, algorithms)| *algorithms);
-    let good = algorithms.iter().any(|it| it.verify_signature(public_key, message, signature).is_ok());
-    let wrong = || Alert::new(alert::DECRYPT_ERROR, "the peer's signature was not made with its certificate's key");
-    if good { Ok(()) } else { Err(wrong()) }
+
+    fn agree(self: Box<Self>, peer: &[u8]) -> Option<Vec<u8>> {
+        self.0.complete(peer).ok().map(|secret| secret.secret_bytes().to_vec())
+    }
 }

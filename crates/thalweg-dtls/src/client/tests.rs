@@ -1,13 +1,13 @@
-//! The client alone; against our server it is tested there, and against the running broker by `thalweg-tests`.
+//! The client alone; `server/tests/both_sides.rs` has it against our server, `thalweg-tests` against the running broker.
 
 use thalweg_wire::{Reader, Span, Time};
 
-use super::DtlsClient;
-use super::message::{self, Piece};
-use super::record::{Record, VERSION_1_2, content, write_header};
+use super::ClientSide;
+use crate::message::{self, Piece};
+use crate::record::{Record, VERSION_1_2, content, write_header};
 
-fn client() -> DtlsClient {
-    DtlsClient::new(b"sensor-1", b"secret", Time::from_secs(100)).expect("a legal key")
+fn client() -> ClientSide {
+    ClientSide::new(b"sensor-1", b"secret", [7; 32], Time::from_secs(100)).expect("a legal key")
 }
 
 /// The hello in a datagram: its sequence, and its body.
@@ -95,6 +95,6 @@ fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
 #[test]
 fn keys_and_identities_have_limits() {
     for (identity, key) in [(&[b'x'; 129][..], &b"k"[..]), (b"a", b""), (b"a", &[0; 65])] {
-        assert!(DtlsClient::new(identity, key, Time::ZERO).is_err());
+        assert!(ClientSide::new(identity, key, [7; 32], Time::ZERO).is_err());
     }
 }

@@ -1,19 +1,18 @@
 //! The first messages of a handshake: ClientHello is read, HelloVerifyRequest and ServerHello are written; and the
 //! cookies that come before any memory is spent on a peer (RFC 6347 §4.2.1).
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use ring::hmac;
 use subtle::ConstantTimeEq;
-use thalweg_model::{Span, Time};
-use thalweg_wire::Reader;
+use thalweg_wire::{Reader, Span, Time};
 
 use super::message::{HEADER_BYTES, HELLO_VERIFY_REQUEST, write_header as write_message_header};
 use super::record::{VERSION_1_0, content, write_header};
 
 /// A ClientHello (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1), as far as it matters here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClientHello<'m> {
+pub struct ClientHello<'m> {
     pub version: u16,
     pub random: &'m [u8; 32],
     pub cookie: &'m [u8],
@@ -33,11 +32,11 @@ pub(super) struct ClientHello<'m> {
 }
 
 mod extension {
-    pub(super) const SUPPORTED_GROUPS: u16 = 10;
-    pub(super) const EC_POINT_FORMATS: u16 = 11;
-    pub(super) const SIGNATURE_ALGORITHMS: u16 = 13;
-    pub(super) const EXTENDED_MASTER_SECRET: u16 = 23;
-    pub(super) const RENEGOTIATION_INFO: u16 = 0xff01;
+    pub const SUPPORTED_GROUPS: u16 = 10;
+    pub const EC_POINT_FORMATS: u16 = 11;
+    pub const SIGNATURE_ALGORITHMS: u16 = 13;
+    pub const EXTENDED_MASTER_SECRET: u16 = 23;
+    pub const RENEGOTIATION_INFO: u16 = 0xff01;
 }
 
 /// A ClientHello is shorter than this. Those of OpenSSL and GnuTLS with all they know have 300 bytes; what is longer
@@ -140,7 +139,7 @@ impl<'m> ClientHello<'m> {
 }
 
 /// A vector with a length of one byte.
-pub(super) fn bytes8<'m>(reader: &mut Reader<'m>) -> Option<&'m [u8]> {
+pub fn bytes8<'m>(reader: &mut Reader<'m>) -> Option<&'m [u8]> {
     let length = reader.u8()?;
     reader.take(usize::from(length))
 }
@@ -152,12 +151,12 @@ fn list16(data: &[u8]) -> Option<&[u8]> {
     (reader.is_empty() && list.len() % 2 == 0 && !list.is_empty()).then_some(list)
 }
 
-pub(super) fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + use<'_> {
+pub fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + use<'_> {
     list.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
 /// Appends a ServerHello's body: DTLS 1.2, no session to resume, no compression.
-pub(super) fn write_server_hello(out: &mut Vec<u8>, random: &[u8; 32], suite: u16, elliptic: bool, to: &ClientHello) {
+pub fn write_server_hello(out: &mut Vec<u8>, random: &[u8; 32], suite: u16, elliptic: bool, to: &ClientHello) {
     out.extend_from_slice(&super::record::VERSION_1_2.to_be_bytes());
     out.extend_from_slice(random);
     out.push(0);
@@ -192,11 +191,11 @@ pub(super) fn write_server_hello(out: &mut Vec<u8>, random: &[u8; 32], suite: u1
 /// say in both of its hellos, so nothing has to be remembered, and a peer that cannot receive at its address gets
 /// nowhere.
 #[derive(Debug)]
-pub(super) struct Cookies {
+pub struct Cookies {
     key: hmac::Key,
 }
 
-pub(super) const COOKIE_BYTES: usize = 16;
+pub const COOKIE_BYTES: usize = 16;
 
 /// A cookie is good in the period in which it was made and in the next one.
 const PERIOD: Span = Span::from_secs(60);
@@ -227,11 +226,7 @@ impl Cookies {
     fn make(&self, from: SocketAddr, hello: &ClientHello, period: u64) -> [u8; COOKIE_BYTES] {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&period.to_be_bytes());
-        match from.ip() {
-            IpAddr::V4(ip) => context.update(&ip.to_ipv6_mapped().octets()),
-            IpAddr::V6(ip) => context.update(&ip.octets()),
-        }
-        context.update(&from.port().to_be_bytes());
+        update_with_address(&mut context, &from);
         context.update(&hello.version.to_be_bytes());
         context.update(hello.random);
         for part in [hello.session, hello.suites, hello.compression] {
@@ -242,6 +237,15 @@ impl Cookies {
         cookie.copy_from_slice(&context.sign().as_ref()[..COOKIE_BYTES]);
         cookie
     }
+}
+
+/// A code over an address.
+pub fn update_with_address(context: &mut hmac::Context, address: &SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(ip) => context.update(&ip.to_ipv6_mapped().octets()),
+        IpAddr::V6(ip) => context.update(&ip.octets()),
+    }
+    context.update(&address.port().to_be_bytes());
 }
 
 #[cfg(test)]

@@ -142,6 +142,7 @@ impl Reassembly {
     }
 
     /// What it keeps, in bytes.
+    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let gaps = |part: &Part| part.gaps.capacity() * size_of::<(usize, usize)>();
         self.parts.iter().map(|part| size_of::<Part>() + part.message.body.capacity() + gaps(part)).sum()

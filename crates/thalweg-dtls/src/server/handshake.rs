@@ -16,39 +16,34 @@
 //! ChangeCipherSpec is sent and not waited for: that the epoch changed is said by every record, and what makes the
 //! change authentic is Finished.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 
-use ring::agreement::{
-    Algorithm as Agreement, ECDH_P256, ECDH_P384, EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral,
-};
 use ring::digest;
-use ring::rand::{SecureRandom, SystemRandom};
-use rustls::pki_types::CertificateDer;
-use rustls::sign::Signer;
 use subtle::ConstantTimeEq;
-use thalweg_model::{Span, Time};
-use thalweg_wire::Reader;
+use thalweg_wire::{Reader, Span, Time};
 
-use super::acceptor::Loaded;
-use super::alert::{self, Alert};
-use super::certificate::{SCHEMES, ServerCertificate, check_signature};
-use super::cipher::{Exchange, Keys, Suite, prf};
-use super::hello::{COOKIE_BYTES, ClientHello, bytes8, write_server_hello};
-use super::keys::PskEntry;
-use super::message::{self, HEADER_BYTES, Message, Piece, Reassembly, bytes24, push_u24};
-use super::record::{Record, ReplayWindow, VERSION_1_2, content, write_header};
-use super::{DtlsOutput, PeerIdentity};
+use super::{Output, PeerIdentity, ServerConfig};
+use crate::alert::{self, Alert};
+use crate::certificate::{Agreement, Certificate, SCHEMES};
+use crate::cipher::{Exchange, Keys, Suite, prf};
+use crate::hello::{COOKIE_BYTES, ClientHello, bytes8, write_server_hello};
+use crate::message::{self, HEADER_BYTES, Message, Piece, Reassembly, bytes24, push_u24};
+use crate::psk::PskEntry;
+use crate::random::Random;
+use crate::record::{Record, ReplayWindow, VERSION_1_2, content, write_header};
 
 /// A handshake under way.
 pub(super) struct Handshake {
-    config: Arc<Loaded>,
+    config: Arc<ServerConfig>,
     suite: &'static Suite,
     extended_master_secret: bool,
     client_random: [u8; 32],
     /// Of the ClientHello that began this.
     cookie: [u8; COOKIE_BYTES],
     server_random: [u8; 32],
+    /// What the key of nobody is made of.
+    decoy: [u8; 32],
     /// Every message so far, as if none had been sent in pieces (RFC 6347 §4.2.6).
     transcript: Vec<u8>,
     /// Our messages, ready to be sent again.
@@ -60,8 +55,8 @@ pub(super) struct Handshake {
     expects: Expects,
     reassembly: Reassembly,
     /// Gone once it was used.
-    ephemeral: Option<EphemeralPrivateKey>,
-    client_chain: Vec<CertificateDer<'static>>,
+    ephemeral: Option<Box<dyn Agreement>>,
+    client_chain: Vec<Vec<u8>>,
     identity: PeerIdentity,
     psk: Option<Arc<PskEntry>>,
     /// There is somebody by the name that the client gave. Always true without pre-shared keys.
@@ -138,10 +133,11 @@ impl Handshake {
     /// Answers a ClientHello whose cookie is good. `message` is the whole of it, `record` its record's number: ours
     /// begin with the same (RFC 6347 §4.2.1).
     pub fn start(
-        config: Arc<Loaded>,
+        config: Arc<ServerConfig>,
         hello: &ClientHello<'_>,
         message: &Piece<'_>,
         record: u64,
+        random: &mut Random,
         now: Time,
         timeout: Span,
     ) -> Result<Handshake, Alert> {
@@ -159,7 +155,8 @@ impl Handshake {
             extended_master_secret: hello.extended_master_secret,
             client_random: *hello.random,
             cookie: *hello.cookie.first_chunk().ok_or(unasked())?,
-            server_random: [0; 32],
+            server_random: random.bytes(),
+            decoy: random.bytes(),
             transcript: Vec::new(),
             flight: Vec::new(),
             record_number: record,
@@ -183,18 +180,15 @@ impl Handshake {
             gives_up_at: now + timeout,
             config: config.clone(),
         };
-        random().fill(&mut handshake.server_random).map_err(|_| no_randomness())?;
         handshake.record_message(message.kind, message.sequence, message.bytes);
         let (server_random, suite) = (handshake.server_random, chosen.suite);
         handshake.say(message::SERVER_HELLO, |body| {
             write_server_hello(body, &server_random, suite.id, suite.exchange != Exchange::Psk, hello);
         });
         match (chosen.agreement, &config.certificate) {
-            (Some((group, agreement, signer)), Some(certificate)) => {
-                handshake.say_certificate(certificate, group, agreement, &*signer)?;
-            }
-            _ if !config.hint.is_empty() => handshake.say(message::SERVER_KEY_EXCHANGE, |body| {
-                push_bytes16(body, config.hint.as_bytes());
+            (Some(agreement), Some(certificate)) => handshake.say_certificate(&**certificate, agreement)?,
+            _ if !config.identity_hint.is_empty() => handshake.say(message::SERVER_KEY_EXCHANGE, |body| {
+                push_bytes16(body, config.identity_hint.as_bytes());
             }),
             _ => {}
         }
@@ -202,13 +196,7 @@ impl Handshake {
         Ok(handshake)
     }
 
-    fn say_certificate(
-        &mut self,
-        certificate: &ServerCertificate,
-        group: u16,
-        agreement: &'static Agreement,
-        signer: &dyn Signer,
-    ) -> Result<(), Alert> {
+    fn say_certificate(&mut self, certificate: &dyn Certificate, agreement: ChosenAgreement) -> Result<(), Alert> {
         self.say(message::CERTIFICATE, |body| {
             push_u24(body, certificate.chain().iter().map(|der| 3 + der.len()).sum());
             for der in certificate.chain() {
@@ -216,20 +204,18 @@ impl Handshake {
                 body.extend_from_slice(der);
             }
         });
-        let ephemeral = EphemeralPrivateKey::generate(agreement, random()).map_err(|_| no_randomness())?;
-        let public = ephemeral.compute_public_key().map_err(|_| no_randomness())?;
-        self.ephemeral = Some(ephemeral);
+        let ChosenAgreement { group, scheme, ephemeral } = agreement;
         // A named curve and a point on it (RFC 8422 §5.4).
         let mut parameters = vec![3];
         parameters.extend_from_slice(&group.to_be_bytes());
-        parameters.push(public.as_ref().len() as u8);
-        parameters.extend_from_slice(public.as_ref());
+        parameters.push(ephemeral.public().len() as u8);
+        parameters.extend_from_slice(ephemeral.public());
+        self.ephemeral = Some(ephemeral);
         let signed = [&self.client_random[..], &self.server_random, &parameters].concat();
-        let signature = signer.sign(&signed);
-        let signature = signature.map_err(|error| Alert::new(alert::INTERNAL_ERROR, error.to_string()))?;
+        let signature = certificate.sign(scheme, &signed).map_err(|why| Alert::new(alert::INTERNAL_ERROR, why))?;
         self.say(message::SERVER_KEY_EXCHANGE, |body| {
             body.extend_from_slice(&parameters);
-            body.extend_from_slice(&u16::from(signer.scheme()).to_be_bytes());
+            body.extend_from_slice(&scheme.to_be_bytes());
             push_bytes16(body, &signature);
         });
         if certificate.asks_clients() {
@@ -255,7 +241,7 @@ impl Handshake {
     }
 
     /// False: it has taken too long.
-    pub fn handle_timeout(&mut self, to: SocketAddr, mtu: usize, now: Time, out: &mut DtlsOutput) -> bool {
+    pub fn handle_timeout(&mut self, to: SocketAddr, mtu: usize, now: Time, out: &mut Output) -> bool {
         if now >= self.gives_up_at {
             return false;
         }
@@ -268,7 +254,7 @@ impl Handshake {
     }
 
     /// Sends our flight, for the first time or again, in datagrams of `mtu` bytes at most.
-    pub fn send(&mut self, to: SocketAddr, mtu: usize, out: &mut DtlsOutput) {
+    pub fn send(&mut self, to: SocketAddr, mtu: usize, out: &mut Output) {
         if self.sent >= SENT_MAX {
             return;
         }
@@ -316,7 +302,7 @@ impl Handshake {
         if protected {
             self.reassembly.make_way(piece.sequence, piece.kind);
         }
-        let certificate = self.config.certificate.as_ref().is_some_and(ServerCertificate::asks_clients);
+        let certificate = self.config.certificate.as_ref().is_some_and(|it| it.asks_clients());
         let large = certificate && self.suite.exchange != Exchange::Psk;
         let bytes_max = if large { CERTIFICATE_BYTES_MAX } else { MESSAGE_BYTES_MAX };
         self.reassembly.add(self.next_receive, piece, bytes_max);
@@ -419,7 +405,7 @@ impl Handshake {
         let mut list = Reader::new(bytes24(&mut reader).ok_or(Alert::malformed("a Certificate is cut short"))?);
         while !list.is_empty() {
             let der = bytes24(&mut list).ok_or(Alert::malformed("a Certificate is cut short"))?;
-            self.client_chain.push(CertificateDer::from(der.to_vec()));
+            self.client_chain.push(der.to_vec());
         }
         if !reader.is_empty() {
             return Err(Alert::malformed("bytes behind the list of a Certificate"));
@@ -438,7 +424,7 @@ impl Handshake {
         let mut reader = Reader::new(body);
         let identity = reader.bytes16().filter(|_| reader.is_empty());
         let identity = identity.ok_or(Alert::malformed("a ClientKeyExchange without an identity"))?;
-        let lookup = self.config.psk.as_ref().ok_or(unasked())?.entry(identity, &self.config.secret);
+        let lookup = self.config.keys.as_ref().ok_or(unasked())?.entry(identity, &self.decoy);
         self.is_known = lookup.entry.is_some();
         let known = lookup.entry.as_ref().map(|entry| PeerIdentity::Psk(entry.identity.clone()));
         self.identity = known.unwrap_or(PeerIdentity::Unnamed);
@@ -452,17 +438,19 @@ impl Handshake {
         let point = bytes8(&mut reader).filter(|_| reader.is_empty());
         let point = point.ok_or(Alert::malformed("a ClientKeyExchange without a point"))?;
         let ephemeral = self.ephemeral.take().ok_or(unasked())?;
-        let point = UnparsedPublicKey::new(ephemeral.algorithm(), point);
-        let wrong = |_| Alert::new(alert::ILLEGAL_PARAMETER, "the peer's point is not on the curve");
-        agree_ephemeral(ephemeral, &point, <[u8]>::to_vec).map_err(wrong)
+        let wrong = || Alert::new(alert::ILLEGAL_PARAMETER, "the peer's point is not on the curve");
+        ephemeral.agree(point).ok_or_else(wrong)
     }
 
     fn take_proof(&mut self, body: &[u8]) -> Result<(), Alert> {
         let mut reader = Reader::new(body);
         let proof = reader.u16().zip(reader.bytes16()).filter(|_| reader.is_empty());
         let (scheme, signature) = proof.ok_or(Alert::malformed("a CertificateVerify is cut short"))?;
-        let leaf = self.client_chain.first().ok_or(unasked())?;
-        check_signature(leaf, scheme, &self.transcript, signature)?;
+        let (leaf, certificate) = self.client_chain.first().zip(self.config.certificate.as_ref()).ok_or(unasked())?;
+        if !SCHEMES.contains(&scheme) {
+            return Err(Alert::new(alert::ILLEGAL_PARAMETER, "a signature of a kind that was not asked for"));
+        }
+        certificate.check_signature(leaf, scheme, &self.transcript, signature)?;
         self.expects = Expects::Finished;
         Ok(())
     }
@@ -546,23 +534,21 @@ fn unasked() -> Alert {
     Alert::new(alert::UNEXPECTED_MESSAGE, "a message that does not belong to the suite")
 }
 
-fn no_randomness() -> Alert {
-    Alert::new(alert::INTERNAL_ERROR, "the system gave no randomness")
-}
-
-fn random() -> &'static SystemRandom {
-    static RANDOM: std::sync::OnceLock<SystemRandom> = std::sync::OnceLock::new();
-    RANDOM.get_or_init(SystemRandom::new)
-}
-
 struct Chosen {
     suite: &'static Suite,
-    /// The group, its algorithm and what signs; none with pre-shared keys.
-    agreement: Option<(u16, &'static Agreement, Box<dyn Signer>)>,
+    /// None with pre-shared keys.
+    agreement: Option<ChosenAgreement>,
+}
+
+struct ChosenAgreement {
+    group: u16,
+    /// Of the signature over our half.
+    scheme: u16,
+    ephemeral: Box<dyn Agreement>,
 }
 
 /// The first of the client's suites that can be served.
-fn choose(config: &Loaded, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
+fn choose(config: &ServerConfig, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
     // What cannot be served is not tried again for each suite: lists of thousands would make that dear.
     let mut futile = Vec::new();
     for suite in hello.suites().filter_map(Suite::by_id) {
@@ -570,19 +556,18 @@ fn choose(config: &Loaded, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
             continue;
         }
         if suite.exchange == Exchange::Psk {
-            if config.psk.is_some() {
+            if config.keys.is_some() {
                 return Ok(Chosen { suite, agreement: None });
             }
         } else {
-            let signer = config.certificate.as_ref().and_then(|it| it.signer(suite.exchange, hello.signatures()));
-            let group = hello.groups().find_map(|group| Some((group, agreement(group)?)));
-            if let Some((signer, (group, algorithm))) = signer.zip(group) {
-                return Ok(Chosen { suite, agreement: Some((group, algorithm, signer)) });
+            let agreement = config.certificate.as_ref().and_then(|it| agreement(&**it, suite.exchange, hello));
+            if agreement.is_some() {
+                return Ok(Chosen { suite, agreement });
             }
         }
         futile.push(suite.exchange);
     }
-    let ours = match (&config.psk, &config.certificate) {
+    let ours = match (&config.keys, &config.certificate) {
         (Some(_), None) => "this listener has keys and no certificate",
         (None, Some(_)) => "this listener has a certificate and no keys",
         _ => "this listener has keys and a certificate",
@@ -591,25 +576,23 @@ fn choose(config: &Loaded, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
     Err(Alert::new(alert::HANDSHAKE_FAILURE, why))
 }
 
-/// The named groups (RFC 8422 §5.1.1).
-fn agreement(group: u16) -> Option<&'static Agreement> {
-    match group {
-        23 => Some(&ECDH_P256),
-        24 => Some(&ECDH_P384),
-        29 => Some(&X25519),
-        _ => None,
-    }
+/// The first of the client's groups that is known, if the client understands a signature of ours.
+fn agreement(certificate: &dyn Certificate, exchange: Exchange, hello: &ClientHello<'_>) -> Option<ChosenAgreement> {
+    let understood: Vec<u16> = hello.signatures().filter(|scheme| SCHEMES.contains(scheme)).collect();
+    let scheme = certificate.scheme(exchange, &understood)?;
+    let (group, ephemeral) = hello.groups().find_map(|group| Some((group, certificate.agree(group)?)))?;
+    Some(ChosenAgreement { group, scheme, ephemeral })
 }
 
 /// RFC 5246 §7.4.4: the kinds of certificate, the signatures and the authorities that are good here.
-fn write_certificate_request(body: &mut Vec<u8>, certificate: &ServerCertificate) {
+fn write_certificate_request(body: &mut Vec<u8>, certificate: &dyn Certificate) {
     const ECDSA_SIGN: u8 = 64;
     const RSA_SIGN: u8 = 1;
     body.extend_from_slice(&[2, ECDSA_SIGN, RSA_SIGN]);
     body.extend_from_slice(&(2 * SCHEMES.len() as u16).to_be_bytes());
-    SCHEMES.iter().for_each(|scheme| body.extend_from_slice(&u16::from(*scheme).to_be_bytes()));
+    SCHEMES.iter().for_each(|scheme| body.extend_from_slice(&scheme.to_be_bytes()));
     let mut names = Vec::new();
-    certificate.authorities().for_each(|name| push_bytes16(&mut names, name));
+    certificate.authorities().into_iter().for_each(|name| push_bytes16(&mut names, name));
     if names.len() > AUTHORITIES_BYTES_MAX {
         names.clear();
     }

@@ -1,12 +1,11 @@
 //! The client library's end against this listener.
 
-use thalweg_transport::dtls::DtlsClient;
-
 use super::*;
+use crate::ClientSide;
 
 /// Carries datagrams between the two until both are silent; what the client heard. Datagrams for which `loses` is true
 /// do not arrive.
-fn exchange(bench: &mut Bench, client: &mut DtlsClient, loses: &mut dyn FnMut() -> bool) -> Vec<Vec<u8>> {
+fn exchange(bench: &mut Bench, client: &mut ClientSide, loses: &mut dyn FnMut() -> bool) -> Vec<Vec<u8>> {
     let mut heard = Vec::new();
     while let Some(datagram) = client.take_datagram() {
         if loses() {
@@ -24,8 +23,8 @@ fn exchange(bench: &mut Bench, client: &mut DtlsClient, loses: &mut dyn FnMut() 
 
 #[test]
 fn the_librarys_client_and_this_listener_understand_each_other() {
-    let mut bench = Bench::new(DtlsLimits::default());
-    let mut client = DtlsClient::new(b"dev1", b"secret", bench.now).unwrap();
+    let mut bench = Bench::new(ServerLimits::default());
+    let mut client = ClientSide::new(b"dev1", b"secret", [7; 32], bench.now).unwrap();
     exchange(&mut bench, &mut client, &mut || false);
     assert!(client.is_open() && client.poll_timeout() == Time::NEVER);
     let mut datagram = Vec::new();
@@ -46,9 +45,9 @@ fn the_librarys_client_and_this_listener_understand_each_other() {
 fn a_handshake_survives_what_a_network_loses() {
     for seed in 1..200_u64 {
         // So long that cookies grow old meanwhile. (What the client library waits for is shorter.)
-        let patient = DtlsLimits { handshake_timeout: Span::from_secs(3600), ..DtlsLimits::default() };
+        let patient = ServerLimits { handshake_timeout: Span::from_secs(3600), ..ServerLimits::default() };
         let mut bench = Bench::new(patient);
-        let mut client = DtlsClient::new(b"dev2", b"other", bench.now).unwrap();
+        let mut client = ClientSide::new(b"dev2", b"other", [7; 32], bench.now).unwrap();
         let mut dice = seed;
         let mut loses = || {
             dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -69,8 +68,8 @@ fn a_handshake_survives_what_a_network_loses() {
 
 #[test]
 fn a_wrong_key_ends_in_words() {
-    let mut bench = Bench::new(DtlsLimits::default());
-    let mut client = DtlsClient::new(b"dev1", b"wrong", bench.now).unwrap();
+    let mut bench = Bench::new(ServerLimits::default());
+    let mut client = ClientSide::new(b"dev1", b"wrong", [7; 32], bench.now).unwrap();
     let mut words = None;
     while let Some(datagram) = client.take_datagram() {
         for (_, answer) in bench.take(at("10.0.0.1:5684"), &datagram) {

@@ -11,13 +11,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use ring::hmac;
 use subtle::ConstantTimeEq;
-
-use crate::access::AccessError;
 
 /// The keys of a key file.
 #[derive(Default)]
@@ -25,8 +22,19 @@ pub struct PskTable {
     entries: HashMap<Box<str>, Arc<PskEntry>>,
 }
 
+/// What is wrong with a line of a key file, and how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PskFault {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do about it.
+    pub mend: &'static str,
+}
+
 /// An identity and its key.
-pub(super) struct PskEntry {
+pub struct PskEntry {
     pub identity: Arc<str>,
     key: Box<[u8]>,
 }
@@ -37,19 +45,8 @@ const IDENTITY_BYTES_MAX: usize = 256;
 const KEY_BYTES_MAX: usize = 128;
 
 impl PskTable {
-    /// Reads a file.
-    pub fn read(path: &Path) -> Result<PskTable, Vec<AccessError>> {
-        let bytes = std::fs::read(path).map_err(|error| {
-            let mend = "check the path and who may read it";
-            vec![AccessError::file(path, format!("cannot be read: {error}"), mend)]
-        })?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| vec![AccessError::file(path, "this is not UTF-8", "save the file as UTF-8")])?;
-        PskTable::parse(&text, path)
-    }
-
-    /// Reads a file's text; `path` is only named in errors. No error quotes a key.
-    pub fn parse(text: &str, path: &Path) -> Result<PskTable, Vec<AccessError>> {
+    /// Reads a file's text; all its faults, if there are any. None of them quotes a key.
+    pub fn parse(text: &str) -> Result<PskTable, Vec<PskFault>> {
         let (mut table, mut errors) = (PskTable::default(), Vec::new());
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -57,7 +54,7 @@ impl PskTable {
                 continue;
             }
             if let Err((problem, mend)) = table.take_line(line) {
-                errors.push(AccessError::line(path, index + 1, problem, mend));
+                errors.push(PskFault { line: index + 1, problem, mend });
             }
         }
         if errors.is_empty() { Ok(table) } else { Err(errors) }
@@ -109,7 +106,7 @@ impl PskTable {
 
     /// The entry of an identity as it came from the wire. Nobody's has a key, too, which no peer knows: the handshake
     /// goes on as with a wrong key and ends where that ends (RFC 4279 §2), so that asking does not tell who is known.
-    pub(super) fn entry(&self, identity: &[u8], secret: &[u8; 32]) -> Lookup {
+    pub(crate) fn entry(&self, identity: &[u8], secret: &[u8; 32]) -> Lookup {
         let known = std::str::from_utf8(identity).ok().and_then(|identity| self.entries.get(identity));
         let decoy = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), identity);
         match known {
@@ -119,14 +116,14 @@ impl PskTable {
     }
 
     /// Whether an identity still has the key that it had.
-    pub(super) fn still_has(&self, entry: &PskEntry) -> bool {
+    pub(crate) fn still_has(&self, entry: &PskEntry) -> bool {
         let now = self.entries.get(&*entry.identity);
         now.is_some_and(|now| now.key.ct_eq(&entry.key).into())
     }
 }
 
 /// What became of an identity.
-pub(super) struct Lookup {
+pub struct Lookup {
     /// `None`: nobody is known by that name.
     pub entry: Option<Arc<PskEntry>>,
     /// The premaster secret (RFC 4279 §2).
@@ -134,7 +131,7 @@ pub(super) struct Lookup {
 }
 
 /// Zeros as long as the key, and the key, each behind its length.
-pub(super) fn premaster(key: &[u8]) -> Vec<u8> {
+pub fn premaster(key: &[u8]) -> Vec<u8> {
     let mut secret = Vec::with_capacity(4 + 2 * key.len());
     for part in [&vec![0; key.len()], key] {
         secret.extend_from_slice(&(part.len() as u16).to_be_bytes());
@@ -168,7 +165,7 @@ mod tests {
     #[test]
     fn keys_are_digits_or_text_and_identities_may_hold_colons() {
         let text = "# a remark\n\n dev1:00fFa5 \nurn:dev:os:7:\"a:b\\c \"\r\nplain:\"6869\"\nx:61\n";
-        let table = PskTable::parse(text, Path::new("psk")).unwrap();
+        let table = PskTable::parse(text).unwrap();
         assert_eq!(table.len(), 4);
         for (identity, expected) in
             [("dev1", &b"\0\xff\xa5"[..]), ("urn:dev:os:7", b"a:b\\c "), ("plain", b"6869"), ("x", b"a")]
@@ -180,16 +177,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line_and_without_the_key() {
         let text = "no colon\ndev1:xyz\ndev2:abc\ndev3:\n:6869\nok:6869\nok:6868\nempty:\"\"\n";
-        let errors = PskTable::parse(text, Path::new("psk")).unwrap_err();
-        let lines: Vec<_> = errors.iter().filter_map(|error| error.line).collect();
+        let errors = PskTable::parse(text).unwrap_err();
+        let lines: Vec<_> = errors.iter().map(|error| error.line).collect();
         assert_eq!(lines, [1, 2, 3, 4, 5, 7, 8]);
-        assert!(errors.iter().all(|error| !error.to_string().contains("xyz")), "{errors:?}");
-        assert!(PskTable::read(Path::new("/nowhere/psk")).unwrap_err()[0].to_string().contains("check the path"));
+        assert!(!format!("{errors:?}").contains("xyz"), "{errors:?}");
     }
 
     #[test]
     fn nobody_has_a_key_too_and_always_the_same() {
-        let table = PskTable::parse("dev1:61", Path::new("psk")).unwrap();
+        let table = PskTable::parse("dev1:61").unwrap();
         let secret = |identity: &[u8], secret: u8| table.entry(identity, &[secret; 32]).secret;
         assert_eq!(secret(b"dev1", 1), [0, 1, 0, 0, 1, 0x61]);
         assert!(table.entry(b"dev2", &[1; 32]).entry.is_none() && table.entry(b"\xff", &[1; 32]).entry.is_none());
@@ -199,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_changed_key_is_noticed() {
-        let table = |text| PskTable::parse(text, Path::new("psk")).unwrap();
+        let table = |text| PskTable::parse(text).unwrap();
         let entry = table("dev1:61").entry(b"dev1", &[1; 32]).entry.unwrap();
         assert!(table("dev2:61\ndev1:61").still_has(&entry));
         assert!(!table("dev1:62").still_has(&entry) && !table("dev2:61").still_has(&entry));

@@ -1,10 +1,10 @@
 //! The peers of one socket, by address, by what they wait for and by how long nothing was heard of them.
 
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use slab::Slab;
-use thalweg_model::Time;
+use thalweg_wire::Time;
 
 use super::association::Association;
 use super::handshake::Handshake;
@@ -152,7 +152,7 @@ impl Peers {
     pub fn next_to_go(&self, newcomer: &SocketAddr) -> Option<(Time, usize, bool)> {
         let own = network(newcomer);
         let own_count = self.networks.get(&own).copied().unwrap_or(0);
-        let most = self.networks.iter().max_by_key(|(_, count)| **count);
+        let most = self.networks.iter().max_by_key(|(network, count)| (**count, **network));
         let greedy = most.filter(|(_, count)| **count > own_count + 1).map(|(network, _)| *network);
         let of = greedy.or((own_count > 0).then_some(own));
         let candidates = self.wakes.iter().filter_map(|(_, place)| {

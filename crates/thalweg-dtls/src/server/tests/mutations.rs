@@ -34,8 +34,8 @@ struct Seen {
 
 #[test]
 fn no_handshake_with_a_changed_message_lets_anybody_in_as_somebody_else() {
-    let (mut bench, authority) = Bench::with_certificate(ClientCertificates::Required);
-    let certificate = bench.certificate(&authority, "client", "sensor 7");
+    let mut bench = Bench::with_certificate(Wanted::Required);
+    let certificate = sensor_7();
     let mut seen = Seen::default();
     let both = [CLIENT_HELLO, message::CLIENT_KEY_EXCHANGE, FINISHED];
     let with_certificate = [message::CERTIFICATE, message::CERTIFICATE_VERIFY];
@@ -80,7 +80,7 @@ fn no_handshake_with_a_changed_message_lets_anybody_in_as_somebody_else() {
 /// than this.
 #[test]
 fn what_is_kept_of_messages_in_pieces_is_bounded() {
-    let (mut bench, _) = Bench::with_certificate(ClientCertificates::Required);
+    let mut bench = Bench::with_certificate(Wanted::Required);
     let mut most = 0;
     for seed in 0..40 {
         let suite = [0xc0a8, 0xc0ae][seed as usize % 2];
@@ -110,7 +110,7 @@ fn what_is_kept_of_messages_in_pieces_is_bounded() {
     assert!((20 * 1024..=HANDSHAKE_BYTES_MAX).contains(&most), "{most}");
 }
 
-fn run(bench: &mut Bench, certificate: &CertifiedKey, case: &Case, seen: &mut Seen) {
+fn run(bench: &mut Bench, certificate: &Identity, case: &Case, seen: &mut Seen) {
     let Case { suite, kind, sincere, seed } = *case;
     let is_psk = PSK_SUITES.contains(&suite);
     let name = format!("suite {suite:x}, message {kind}, sincere {sincere}, seed {seed}");
@@ -154,12 +154,12 @@ fn run(bench: &mut Bench, certificate: &CertifiedKey, case: &Case, seen: &mut Se
             // A hello may say something else; nothing that proves who the client is may.
             assert!(kind == CLIENT_HELLO || !changed.get(), "{name}");
             seen.completed += 1;
-            bench.listener.close(at(HERE), &mut DtlsOutput::default());
+            bench.listener.close(at(HERE), &mut Output::default());
         }
         None => {
             assert!(!client.is_done, "{name}");
             match bench.events.last() {
-                Some(DtlsEvent::Refused { why, .. }) => *seen.refusals.entry(why.clone()).or_default() += 1,
+                Some(Event::Refused { why, .. }) => *seen.refusals.entry(why.clone()).or_default() += 1,
                 None => seen.silent += 1,
                 other => panic!("{name}: {other:?}"),
             }

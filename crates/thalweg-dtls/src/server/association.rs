@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::PeerIdentity;
-use super::cipher::Keys;
 use super::handshake::{Done, LastFlight, Opened};
-use super::keys::PskEntry;
-use super::record::{NUMBER_MAX, Record, ReplayWindow};
+use crate::cipher::Keys;
+use crate::psk::PskEntry;
+use crate::record::{NUMBER_MAX, Record, ReplayWindow};
 
 /// A peer that proved who it is.
 pub(super) struct Association {

@@ -1,15 +1,18 @@
 //! How often an address begins a handshake: a cookie is good for two minutes, and within them each copy of its hello
 //! would bring a flight and cost a signature, if whoever sends the copies gave the handshake up in between.
 
-use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
-use thalweg_model::{Span, Time};
+use ring::hmac;
+use thalweg_wire::{Span, Time};
+
+use crate::hello::update_with_address;
 
 /// Which addresses began handshakes lately. Of a fixed size: whoever has many addresses pushes some of them out, but
 /// does not choose which.
 pub(super) struct Pace {
-    hasher: RandomState,
+    /// So that nobody knows whom an address pushes out.
+    key: hmac::Key,
     entries: Box<[Entry]>,
 }
 
@@ -29,17 +32,15 @@ const BEGUN_MAX: u8 = 4;
 /// ... within this time.
 const WITHIN: Span = Span::from_secs(10);
 
-impl Default for Pace {
-    fn default() -> Pace {
-        let entry = Entry { address: 0, since: Time::ZERO, begun: 0 };
-        Pace { hasher: RandomState::new(), entries: vec![entry; ENTRIES].into() }
-    }
-}
-
 impl Pace {
+    pub fn new(secret: &[u8; 32]) -> Pace {
+        let entry = Entry { address: 0, since: Time::ZERO, begun: 0 };
+        Pace { key: hmac::Key::new(hmac::HMAC_SHA256, secret), entries: vec![entry; ENTRIES].into() }
+    }
+
     /// An address wants to begin a handshake; whether it may.
     pub fn may_begin(&mut self, address: &SocketAddr, now: Time) -> bool {
-        let hash = self.hasher.hash_one(address);
+        let hash = self.hash(address);
         let Some(entry) = self.entries.get_mut(hash as usize % ENTRIES) else { return true };
         if entry.address != hash || entry.since + WITHIN <= now {
             *entry = Entry { address: hash, since: now, begun: 0 };
@@ -51,10 +52,16 @@ impl Pace {
 
     /// A handshake of an address came to its end: it is not held against it.
     pub fn has_completed(&mut self, address: &SocketAddr) {
-        let hash = self.hasher.hash_one(address);
+        let hash = self.hash(address);
         if let Some(entry) = self.entries.get_mut(hash as usize % ENTRIES).filter(|entry| entry.address == hash) {
             entry.begun = 0;
         }
+    }
+
+    fn hash(&self, address: &SocketAddr) -> u64 {
+        let mut context = hmac::Context::with_key(&self.key);
+        update_with_address(&mut context, address);
+        context.sign().as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
     }
 }
 
@@ -64,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_address_begins_four_handshakes_in_ten_seconds_and_more_when_they_are_completed() {
-        let (mut pace, mut now) = (Pace::default(), Time::from_secs(5));
+        let (mut pace, mut now) = (Pace::new(&[7; 32]), Time::from_secs(5));
         let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.1:2".parse().unwrap());
         let mut begun = |address, now| (0..10).filter(|_| pace.may_begin(address, now)).count();
         assert_eq!((begun(&here, now), begun(&there, now), begun(&here, now)), (4, 4, 0));

@@ -1,32 +1,27 @@
 //! A client for the tests: as small as it can be, and it can be made to do wrong. (Foreign clients speak to the running
 //! server in `thalweg-tests`.)
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::rc::Rc;
 
-use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
 use ring::digest::{SHA256, digest};
-use ring::rand::SystemRandom;
-use rustls::SignatureScheme;
-use rustls::pki_types::CertificateDer;
-use rustls::sign::CertifiedKey;
 use thalweg_wire::Reader;
 
-use super::certificate::check_signature;
-use super::cipher::{Exchange, Keys, Suite, prf};
-use super::hello::bytes8;
-use super::keys::premaster;
-use super::message::{self, Message, Piece, Reassembly, bytes24, push_u24};
-use super::record::{Record, ReplayWindow, VERSION_1_2, content, write_header};
+use super::certificate::{Identity, SIGNS_WITH, agreement};
+use crate::cipher::{Exchange, Keys, Suite, prf};
+use crate::hello::bytes8;
+use crate::message::{self, Message, Piece, Reassembly, bytes24, push_u24};
+use crate::psk::premaster;
+use crate::record::{Record, ReplayWindow, VERSION_1_2, content, write_header};
 
 /// What a client is made of.
 #[derive(Clone)]
-pub(super) struct Plan {
+pub struct Plan {
     pub suites: Vec<u16>,
     pub extended_master_secret: bool,
     pub identity: Vec<u8>,
     pub key: Vec<u8>,
-    pub certificate: Option<CertifiedKey>,
+    pub certificate: Option<Identity>,
     /// Signs with nonsense in CertificateVerify.
     pub forges: bool,
     /// The longest piece of a message.
@@ -39,10 +34,10 @@ pub(super) struct Plan {
 }
 
 /// See [`Plan::twists_body`].
-pub(super) type BodyTwist = Rc<dyn Fn(u8, &mut Vec<u8>)>;
+pub type BodyTwist = Rc<dyn Fn(u8, &mut Vec<u8>)>;
 
 /// See [`Plan::twists_wire`].
-pub(super) type WireTwist = Rc<dyn Fn(&[u8], bool) -> Vec<(u8, bool, Vec<u8>)>>;
+pub type WireTwist = Rc<dyn Fn(&[u8], bool) -> Vec<(u8, bool, Vec<u8>)>>;
 
 impl Default for Plan {
     fn default() -> Self {
@@ -61,7 +56,7 @@ impl Default for Plan {
 }
 
 /// A client's end.
-pub(super) struct Client {
+pub struct Client {
     pub address: SocketAddr,
     plan: Plan,
     random: [u8; 32],
@@ -76,7 +71,7 @@ pub(super) struct Client {
     number: u64,
     protected_number: u64,
     window: ReplayWindow,
-    server_leaf: Option<CertificateDer<'static>>,
+    server_leaf: Vec<u8>,
     secret: Vec<u8>,
     public: Vec<u8>,
     asked: bool,
@@ -109,7 +104,7 @@ impl Client {
             number: 0,
             protected_number: 0,
             window: ReplayWindow::default(),
-            server_leaf: None,
+            server_leaf: Vec::new(),
             secret: Vec::new(),
             public: Vec::new(),
             asked: false,
@@ -244,7 +239,7 @@ impl Client {
             }
             message::CERTIFICATE => {
                 let mut list = Reader::new(bytes24(&mut reader).unwrap());
-                self.server_leaf = Some(CertificateDer::from(bytes24(&mut list).unwrap().to_vec()));
+                self.server_leaf = bytes24(&mut list).unwrap().to_vec();
             }
             message::SERVER_KEY_EXCHANGE if self.suite.unwrap().exchange != Exchange::Psk => {
                 let parameters = &message.body[..4 + usize::from(message.body[3])];
@@ -252,14 +247,12 @@ impl Client {
                 reader.take(parameters.len());
                 let (scheme, signature) = (reader.u16().unwrap(), reader.bytes16().unwrap());
                 let signed = [&self.random[..], &self.server_random, parameters].concat();
-                let leaf = self.server_leaf.as_ref();
-                if leaf.is_none_or(|leaf| check_signature(leaf, scheme, &signed, signature).is_err()) {
+                if scheme != SIGNS_WITH || !Identity::has_signed(&self.server_leaf, &signed, signature) {
                     return;
                 }
-                let ephemeral = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).unwrap();
-                self.public = ephemeral.compute_public_key().unwrap().as_ref().to_vec();
-                let point = UnparsedPublicKey::new(&ECDH_P256, &parameters[4..]);
-                self.secret = agree_ephemeral(ephemeral, &point, <[u8]>::to_vec).unwrap();
+                let ephemeral = agreement(&self.random);
+                self.public = ephemeral.public().to_vec();
+                self.secret = ephemeral.agree(&parameters[4..]).unwrap();
             }
             message::CERTIFICATE_REQUEST => self.asked = true,
             message::SERVER_HELLO_DONE => self.say_last(),
@@ -276,7 +269,7 @@ impl Client {
         self.plan.suites.iter().for_each(|suite| body.extend_from_slice(&suite.to_be_bytes()));
         body.extend_from_slice(&[1, 0]);
         let mut extensions = vec![0, 10, 0, 4, 0, 2, 0, 23];
-        extensions.extend_from_slice(&[0, 13, 0, 8, 0, 6, 4, 3, 8, 4, 4, 1]);
+        extensions.extend_from_slice(&[0, 13, 0, 8, 0, 6, 8, 7, 8, 4, 4, 1]);
         if self.plan.extended_master_secret {
             extensions.extend_from_slice(&[0, 23, 0, 0]);
         }
@@ -293,7 +286,7 @@ impl Client {
         let certificate = self.plan.certificate.clone().filter(|_| self.asked);
         if self.asked {
             let mut list = Vec::new();
-            for der in certificate.iter().flat_map(|key| &key.cert) {
+            for der in certificate.iter().flat_map(Identity::chain) {
                 push_u24(&mut list, der.len());
                 list.extend_from_slice(der);
             }
@@ -317,11 +310,10 @@ impl Client {
             prf(&self.secret, b"master secret", &[&self.random, &self.server_random], &mut self.master);
         }
         self.keys = Some(Keys::expand(suite.protection, &self.master, &self.random, &self.server_random).turned());
-        if let Some(key) = certificate {
-            let signer = key.key.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]).unwrap();
+        if let Some(identity) = certificate {
             let signed = if self.plan.forges { b"something else" } else { &self.transcript[..] };
-            let signature = signer.sign(signed).unwrap();
-            let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
+            let signature = identity.sign(signed);
+            let mut body = SIGNS_WITH.to_be_bytes().to_vec();
             body.extend_from_slice(&(signature.len() as u16).to_be_bytes());
             body.extend_from_slice(&signature);
             self.say(message::CERTIFICATE_VERIFY, false, &body);

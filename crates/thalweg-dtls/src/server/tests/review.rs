@@ -1,8 +1,7 @@
 //! What the review of 2026-11-21 found, and what it looked at and found in order (ADR 0018).
 
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
-use super::super::record::NUMBER_MAX;
 use super::*;
 
 /// The first hello again, with the cookie that the server asks for: the one datagram that begins a handshake.
@@ -28,7 +27,7 @@ const FINISHED_FRAGMENT: [u8; 8 + 12 + 12 + 8] = [7; 40];
 /// 25 hellos of 54 bytes fit where one answer of 44 would; with the headers of IP and UDP the answers would be more.
 #[test]
 fn many_hellos_in_one_datagram_are_answered_once() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let client = Client::new(at(HERE), 1, Plan::default());
     let hello = &client.out[0];
     assert_eq!(bench.take(at(HERE), &hello.repeat(12)).len(), 1, "in records of their own");
@@ -39,7 +38,7 @@ fn many_hellos_in_one_datagram_are_answered_once() {
 /// RFC 6347 §4.2.1 has the answer begin with the hello's number; §4.1 has no number behind 2^48 - 1.
 #[test]
 fn a_hello_with_the_last_record_number_does_not_bring_the_next_epoch() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut client = Client::new(at(HERE), 1, Plan::default());
     let mut hello = good_hello(&mut bench, &mut client);
     for number in [NUMBER_MAX, NUMBER_MAX - 1] {
@@ -57,7 +56,7 @@ fn a_hello_with_the_last_record_number_does_not_bring_the_next_epoch() {
 /// RFC 6347 §4.2.8: both are there at once.
 #[test]
 fn what_comes_in_the_old_association_does_not_spoil_the_new_handshake() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut old = bench.connect(HERE, Plan::default());
     let mut new = Client::new(at(HERE), 2, Plan::default());
     let hello = good_hello(&mut bench, &mut new);
@@ -74,7 +73,7 @@ fn what_comes_in_the_old_association_does_not_spoil_the_new_handshake() {
 /// association under way, and strangers may throw anything in.
 #[test]
 fn what_cannot_be_a_finished_does_not_end_a_handshake() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     for (port, when) in (7001..).zip([0, 1]) {
         let mut client = half_open(&mut bench, port);
         let own = std::mem::take(&mut client.out);
@@ -92,7 +91,7 @@ fn what_cannot_be_a_finished_does_not_end_a_handshake() {
 /// Before there are keys nobody can tell a Finished from what only looks like one: the client says its own again.
 #[test]
 fn a_false_finished_that_comes_early_does_not_end_a_handshake() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut client = half_open(&mut bench, 7001);
     client.out.insert(0, foreign(content::HANDSHAKE, 1, 5, &FINISHED_FRAGMENT));
     bench.exchange(&mut client);
@@ -102,8 +101,8 @@ fn a_false_finished_that_comes_early_does_not_end_a_handshake() {
 /// A client with a certificate has no key to be wrong about, so this was not its own (RFC 6347 §4.1.2.7).
 #[test]
 fn nothing_that_is_not_authentic_ends_a_handshake_with_certificates() {
-    let (mut bench, authority) = Bench::with_certificate(ClientCertificates::Required);
-    let certificate = Some(bench.certificate(&authority, "client", "sensor 7"));
+    let mut bench = Bench::with_certificate(Wanted::Required);
+    let certificate = Some(sensor_7());
     let mut client = Client::new(at(HERE), 1, Plan { suites: vec![0xc0ae], certificate, ..Plan::default() });
     let hello = good_hello(&mut bench, &mut client);
     for (_, answer) in bench.take(at(HERE), &hello) {
@@ -118,7 +117,7 @@ fn nothing_that_is_not_authentic_ends_a_handshake_with_certificates() {
 /// Its Finished has number 0, as that of the association before it had.
 #[test]
 fn a_wrong_key_is_told_beside_an_old_association_too() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut old = bench.connect(HERE, Plan::default());
     let mut wrong = Client::new(at(HERE), 2, Plan { key: b"wrong".to_vec(), ..Plan::default() });
     bench.exchange(&mut wrong);
@@ -131,7 +130,7 @@ fn a_wrong_key_is_told_beside_an_old_association_too() {
 /// up a handshake with an alert (which nobody has to sign) must not get a new flight for the same hello at once.
 #[test]
 fn giving_up_does_not_bring_more_handshakes_than_waiting() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut client = Client::new(at(HERE), 1, Plan::default());
     let hello = good_hello(&mut bench, &mut client);
     let alert = foreign(content::ALERT, 0, 9, &[alert::FATAL, alert::HANDSHAKE_FAILURE]);
@@ -151,7 +150,7 @@ fn giving_up_does_not_bring_more_handshakes_than_waiting() {
 #[test]
 fn an_address_with_many_ports_does_not_keep_others_out() {
     for flooder in [["10.0.0.1", "10.0.0.1"], ["[2001:db8::1]", "[2001:db8::2]"]] {
-        let mut bench = Bench::new(DtlsLimits { handshakes_max: 10, ..DtlsLimits::default() });
+        let mut bench = Bench::new(ServerLimits { handshakes_max: 10, ..ServerLimits::default() });
         for port in 1..=30 {
             let mut client = Client::new(at(&format!("{}:{port}", flooder[port % 2])), 1, Plan::default());
             let hello = good_hello(&mut bench, &mut client);
@@ -168,7 +167,7 @@ fn an_address_with_many_ports_does_not_keep_others_out() {
 /// A device may have no randomness when it starts. Only a copy of the very same hello, cookie included, is a copy.
 #[test]
 fn a_device_that_says_the_same_random_after_a_restart_gets_in() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     bench.connect(HERE, Plan::default());
     bench.tick(Span::from_secs(120));
     let mut again = bench.connect(HERE, Plan::default());
@@ -177,10 +176,9 @@ fn a_device_that_says_the_same_random_after_a_restart_gets_in() {
 
 #[test]
 fn a_key_that_changes_during_a_handshake_is_a_wrong_key() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut client = half_open(&mut bench, 7001);
-    bench.folder.write("keys", "dev1:\"new\"\n");
-    bench.acceptor.reload().unwrap();
+    bench.renew("dev1:\"new\"\n");
     bench.exchange(&mut client);
     assert_eq!((client.is_done, &client.alerts[..]), (false, &[(alert::FATAL, alert::DECRYPT_ERROR)][..]));
     assert_eq!((bench.listener.peers.addresses(), bench.listener.counts().failed), (0, 1));
@@ -189,7 +187,9 @@ fn a_key_that_changes_during_a_handshake_is_a_wrong_key() {
 /// The product of the lists must not be what a hello costs.
 #[test]
 fn a_hello_with_lists_of_thousands_costs_no_more_than_its_length() {
-    let (mut bench, _) = Bench::with_certificate(ClientCertificates::None);
+    let certificate = ServerIdentity::new(Wanted::None);
+    let asked = certificate.asked.clone();
+    let mut bench = Bench::with(ServerLimits::default(), Some(certificate));
     for entries in [4000, 900] {
         let address = at(&format!("127.0.0.1:{}", 7000 + entries));
         let mut body = VERSION_1_2.to_be_bytes().to_vec();
@@ -212,18 +212,18 @@ fn a_hello_with_lists_of_thousands_costs_no_more_than_its_length() {
         if let Some((_, asked)) = bench.take(address, &datagram(&body)).first() {
             body.splice(34 + 1..34 + 2, [&[16][..], &asked[asked.len() - 16..]].concat());
         }
-        let began = Instant::now();
         bench.take(address, &datagram(&body));
-        assert!(began.elapsed().as_millis() < 300, "{entries}: {:?}", began.elapsed());
         assert_eq!(bench.listener.handshakes(), 0);
     }
     assert!(bench.refusal().contains("no cipher suite"), "{}", bench.refusal());
+    // The longer hello is longer than hellos may be; in the other one the same suite stands 900 times.
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
 /// Only what is protected is a Finished, so what is not does not stand in its way.
 #[test]
 fn an_injected_message_does_not_take_the_place_of_finished() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut client = half_open(&mut bench, 7001);
     let mut message = Vec::new();
     message::write_header(&mut message, message::CERTIFICATE_VERIFY, 40, 3, 0, 1);
@@ -238,7 +238,7 @@ fn an_injected_message_does_not_take_the_place_of_finished() {
 #[test]
 fn no_record_number_serves_twice_in_an_association() {
     for suite in PSK_SUITES {
-        let mut bench = Bench::new(DtlsLimits::default());
+        let mut bench = Bench::new(ServerLimits::default());
         let plan = Plan { suites: vec![suite], ..Plan::default() };
         let mut client = Client::new(at(HERE), 1, plan);
         let mut sent = Vec::new();
@@ -281,7 +281,7 @@ fn no_record_number_serves_twice_in_an_association() {
 /// All 48 bits used up, nothing is sent any more: not with a number that has served.
 #[test]
 fn an_association_without_numbers_is_silent() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     bench.connect(HERE, Plan::default());
     let place = bench.listener.peers.place(&at(HERE)).unwrap();
     bench.listener.peers.association(place).unwrap().skip_to(NUMBER_MAX);
@@ -290,7 +290,7 @@ fn an_association_without_numbers_is_silent() {
     let length = datagram.len();
     assert_eq!(bench.listener.encrypt(at(HERE), b"text", &mut datagram), Err(NotSent));
     assert_eq!(datagram.len(), length);
-    let mut out = DtlsOutput::default();
+    let mut out = Output::default();
     bench.listener.close(at(HERE), &mut out);
     assert_eq!(out.datagrams().count(), 0);
 }
@@ -298,8 +298,8 @@ fn an_association_without_numbers_is_silent() {
 /// RFC 5246 §7.4.9, §7.1: what is in force since ChangeCipherSpec protects Finished, and it protects nothing before it.
 #[test]
 fn finished_is_protected_and_no_message_before_it_is() {
-    let (mut bench, authority) = Bench::with_certificate(ClientCertificates::Required);
-    let certificate = bench.certificate(&authority, "client", "sensor 7");
+    let mut bench = Bench::with_certificate(Wanted::Required);
+    let certificate = sensor_7();
     for (turned, completes) in [(FINISHED, false), (message::CERTIFICATE_VERIFY, false), (0, true)] {
         let mut plan = Plan { suites: vec![0xc02b], certificate: Some(certificate.clone()), ..Plan::default() };
         plan.twists_wire = Some(std::rc::Rc::new(move |whole, protected| {
@@ -315,7 +315,7 @@ fn finished_is_protected_and_no_message_before_it_is() {
 /// RFC 5246 §6.2.1
 #[test]
 fn a_text_that_is_longer_than_a_record_may_be_is_not_taken() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut client = bench.connect(HERE, Plan::default());
     client.send_text(&[0; PLAIN_MAX + 1]);
     bench.exchange(&mut client);
@@ -326,17 +326,17 @@ fn a_text_that_is_longer_than_a_record_may_be_is_not_taken() {
 /// RFC 7252 §9.1: the front must hear that a peer has gone, or it would answer whoever comes next at its address.
 #[test]
 fn when_the_files_are_others_all_peers_are_told_and_the_front_is() {
-    let mut bench = Bench::new(DtlsLimits::default());
+    let mut bench = Bench::new(ServerLimits::default());
     let mut clients: Vec<_> = ["127.0.0.1:7001", "127.0.0.1:7002"].map(|at| bench.connect(at, Plan::default())).into();
     bench.events.clear();
-    let mut out = DtlsOutput::default();
+    let mut out = Output::default();
     bench.listener.end_all(&mut out);
     for (client, (to, datagram)) in clients.iter_mut().zip(out.datagrams()) {
         assert_eq!(to, client.address);
         client.handle_datagram(datagram);
         assert_eq!(client.alerts, [(alert::WARNING, alert::CLOSE_NOTIFY)]);
     }
-    let closed = |client: &Client| DtlsEvent::Closed { peer: client.address, why: Ended::KeyChanged };
+    let closed = |client: &Client| Event::Closed { peer: client.address, why: Ended::KeyChanged };
     assert_eq!(out.events(), clients.iter().map(closed).collect::<Vec<_>>());
     assert_eq!(bench.listener.peers.addresses(), 0);
 }

@@ -6,16 +6,20 @@
 //!     ──> ClientKeyExchange, ChangeCipherSpec, Finished ──> ChangeCipherSpec, Finished ──> open
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom, SystemRandom};
 use thalweg_wire::{Reader, Span, Time};
 
-use super::cipher::{Exchange, Keys, Suite, prf};
-use super::message::{self, Message, Piece, Reassembly};
-use super::record::{NUMBER_MAX, PLAIN_MAX, Record, ReplayWindow, VERSION_1_2, content, write_header};
-use crate::TransportFault;
+use crate::alert;
+use crate::cipher::{Exchange, Keys, Suite, prf};
+use crate::hello::bytes8;
+use crate::message::{self, Message, Piece, Reassembly};
+use crate::psk::premaster;
+use crate::record::{NUMBER_MAX, PLAIN_MAX, Record, ReplayWindow, VERSION_1_2, content, write_header};
 
 /// What is offered, the best first: the one that RFC 7252 makes mandatory, and its kin.
 const SUITES: [u16; 3] = [0xc0a8, 0xc0a4, 0x00a8];
@@ -31,12 +35,8 @@ const MESSAGE_BYTES_MAX: usize = 16 << 10;
 const EXTENSIONS: [u8; 9] = [0xff, 0x01, 0, 1, 0, 0, 23, 0, 0];
 const EXTENDED_MASTER_SECRET: u16 = 23;
 
-const ALERT_WARNING: u8 = 1;
-const ALERT_FATAL: u8 = 2;
-const CLOSE_NOTIFY: u8 = 0;
-
-/// One end of an association.
-pub struct DtlsClient {
+/// The client's end of one association.
+pub struct ClientSide {
     identity: Vec<u8>,
     key: Vec<u8>,
     random: [u8; 32],
@@ -74,16 +74,15 @@ enum Part {
     ChangeCipherSpec,
 }
 
-impl DtlsClient {
-    /// Begins a handshake; the first datagram waits in [`DtlsClient::take_datagram`].
-    pub fn new(identity: &[u8], key: &[u8], now: Time) -> Result<DtlsClient, TransportFault> {
+impl ClientSide {
+    /// Begins a handshake; the first datagram waits in [`ClientSide::take_datagram`]. `random` are bytes that nobody can
+    /// guess, for this handshake alone.
+    pub fn new(identity: &[u8], key: &[u8], random: [u8; 32], now: Time) -> Result<ClientSide, ClientFault> {
         if identity.len() > 128 || key.is_empty() || key.len() > 64 {
             // What RFC 4279 §5.3 asks implementations to take.
             return Err(fault("an identity has at most 128 bytes, a key 1 to 64"));
         }
-        let mut random = [0; 32];
-        SystemRandom::new().fill(&mut random).map_err(|_| fault("the system has no randomness"))?;
-        let mut client = DtlsClient {
+        let mut client = ClientSide {
             identity: identity.to_vec(),
             key: key.to_vec(),
             random,
@@ -127,7 +126,7 @@ impl DtlsClient {
         self.is_closed
     }
 
-    /// When [`DtlsClient::handle_timeout`] wants to be called.
+    /// When [`ClientSide::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Time {
         self.again_at
     }
@@ -146,7 +145,7 @@ impl DtlsClient {
         datagram: &[u8],
         now: Time,
         plain: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), TransportFault> {
+    ) -> Result<(), ClientFault> {
         let mut rest = Reader::new(datagram);
         let mut opened = Vec::new();
         while let Some(record) = Record::take(&mut rest) {
@@ -191,7 +190,7 @@ impl DtlsClient {
     /// Appends the goodbye.
     pub fn close(&mut self, wire: &mut Vec<u8>) {
         if self.is_open && !self.is_closed {
-            self.seal(content::ALERT, &[ALERT_WARNING, CLOSE_NOTIFY], wire);
+            self.seal(content::ALERT, &[alert::WARNING, alert::CLOSE_NOTIFY], wire);
         }
         self.is_closed = true;
     }
@@ -204,27 +203,27 @@ impl DtlsClient {
         }
     }
 
-    fn take_alert(&mut self, alert: &[u8]) -> Result<(), TransportFault> {
+    fn take_alert(&mut self, alert: &[u8]) -> Result<(), ClientFault> {
         match *alert {
-            [_, CLOSE_NOTIFY] => {
+            [_, alert::CLOSE_NOTIFY] => {
                 self.is_closed = true;
                 Ok(())
             }
             // Before the handshake is complete they are not signed; who can put one in can as well hold ours back.
-            [ALERT_FATAL, what] => {
+            [alert::FATAL, what] => {
                 let meaning = match what {
                     40 => " (handshake failure: no common cipher suite, or no keys are taken there)",
                     51 | 20 => " (is the key right?)",
                     115 => " (the identity is not known)",
                     _ => "",
                 };
-                Err(TransportFault::Tls(format!("DTLS: the server ends it with alert {what}{meaning}")))
+                Err(ClientFault(format!("the server ends it with alert {what}{meaning}")))
             }
             _ => Ok(()),
         }
     }
 
-    fn take_piece(&mut self, piece: Piece<'_>, now: Time) -> Result<(), TransportFault> {
+    fn take_piece(&mut self, piece: Piece<'_>, now: Time) -> Result<(), ClientFault> {
         if piece.kind == message::HELLO_VERIFY_REQUEST {
             if self.suite.is_none() && piece.is_whole() {
                 let mut reader = Reader::new(piece.bytes);
@@ -249,7 +248,7 @@ impl DtlsClient {
         Ok(())
     }
 
-    fn take_message(&mut self, message: &Message, now: Time) -> Result<(), TransportFault> {
+    fn take_message(&mut self, message: &Message, now: Time) -> Result<(), ClientFault> {
         if message.kind == message::FINISHED {
             if self.keys.is_none() || message.body != self.finished(b"server finished") {
                 return Err(fault("the server's Finished is not what it must be"));
@@ -374,28 +373,25 @@ impl DtlsClient {
     }
 }
 
-/// Zeros as long as the key, and the key, each behind its length (RFC 4279 §2).
-fn premaster(key: &[u8]) -> Vec<u8> {
-    let mut secret = Vec::with_capacity(4 + 2 * key.len());
-    for part in [&vec![0; key.len()], key] {
-        secret.extend_from_slice(&(part.len() as u16).to_be_bytes());
-        secret.extend_from_slice(part);
+fn fault(words: &str) -> ClientFault {
+    ClientFault(words.to_owned())
+}
+
+/// Why an association cannot be or is over; the words are for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFault(String);
+
+impl fmt::Display for ClientFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DTLS: {}", self.0)
     }
-    secret
 }
 
-fn bytes8<'m>(reader: &mut Reader<'m>) -> Option<&'m [u8]> {
-    let length = reader.u8()?;
-    reader.take(usize::from(length))
-}
-
-fn fault(words: &str) -> TransportFault {
-    TransportFault::Tls(format!("DTLS: {words}"))
-}
+impl std::error::Error for ClientFault {}
 
 /// Says nothing of the key.
-impl fmt::Debug for DtlsClient {
+impl fmt::Debug for ClientSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DtlsClient").field("is_open", &self.is_open).finish_non_exhaustive()
+        f.debug_struct("ClientSide").field("is_open", &self.is_open).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,24 @@
+//! Randomness out of a seed.
+
+use ring::hmac;
+
+/// As many random bytes as anybody wants, out of 32 that nobody can guess. The seed is replaced with each use, so that what
+/// was made before cannot be made again from what is kept.
+pub struct Random([u8; 32]);
+
+impl Random {
+    pub fn new(seed: [u8; 32]) -> Random {
+        Random(seed)
+    }
+
+    pub fn bytes(&mut self) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let made = |label: &[u8]| {
+            let mut bytes = [0; 32];
+            bytes.copy_from_slice(hmac::sign(&key, label).as_ref());
+            bytes
+        };
+        self.0 = made(b"next");
+        made(b"bytes")
+    }
+}
