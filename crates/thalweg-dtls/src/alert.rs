@@ -42,6 +42,8 @@ pub const PROTOCOL_VERSION: u8 = 70;
 pub const INTERNAL_ERROR: u8 = 80;
 /// An association is not renegotiated.
 pub const NO_RENEGOTIATION: u8 = 100;
+/// An answer to an extension that was not offered.
+pub const UNSUPPORTED_EXTENSION: u8 = 110;
 
 impl Alert {
     /// What the peer is told, and why.
@@ -74,6 +76,7 @@ pub(crate) fn name(description: u8) -> &'static str {
         INTERNAL_ERROR => "internal_error",
         90 => "user_canceled",
         NO_RENEGOTIATION => "no_renegotiation",
+        UNSUPPORTED_EXTENSION => "unsupported_extension",
         115 => "unknown_psk_identity",
         _ => "an alert without a name here",
     }

@@ -14,8 +14,8 @@ use std::fmt;
 use ring::digest::{SHA256, digest};
 use thalweg_wire::{Reader, Span, Time};
 
-use crate::alert;
-use crate::cipher::{Exchange, Keys, Suite, prf};
+use crate::alert::{self, Alert};
+use crate::cipher::{Keys, Suite, prf};
 use crate::hello::bytes8;
 use crate::message::{self, Message, Piece, Reassembly};
 use crate::psk::premaster;
@@ -33,6 +33,7 @@ const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// RFC 5746 §3.4: we know what a renegotiation would have to say; and RFC 7627.
 const EXTENSIONS: [u8; 9] = [0xff, 0x01, 0, 1, 0, 0, 23, 0, 0];
+const RENEGOTIATION_INFO: u16 = 0xff01;
 const EXTENDED_MASTER_SECRET: u16 = 23;
 
 /// The client's end of one association.
@@ -121,7 +122,7 @@ impl ClientSide {
         self.is_open
     }
 
-    /// Whether the server has ended the association.
+    /// Whether one of the two has ended it: what comes is passed over, and nothing more is said.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -148,7 +149,9 @@ impl ClientSide {
     ) -> Result<(), ClientFault> {
         let mut rest = Reader::new(datagram);
         let mut opened = Vec::new();
-        while let Some(record) = Record::take(&mut rest) {
+        while let Some(record) = Record::take(&mut rest)
+            && !self.is_closed
+        {
             opened.clear();
             let bytes = match (record.epoch, &self.keys) {
                 // Nothing unprotected counts once there are keys that have been proven.
@@ -182,7 +185,7 @@ impl ClientSide {
 
     /// Appends a datagram with this text. Nothing if the association does not stand, or the text is too long for it.
     pub fn encode(&mut self, plain: &[u8], wire: &mut Vec<u8>) {
-        if self.is_open && plain.len() <= PLAIN_MAX {
+        if self.is_open && !self.is_closed && plain.len() <= PLAIN_MAX {
             self.seal(content::APPLICATION_DATA, plain, wire);
         }
     }
@@ -192,7 +195,24 @@ impl ClientSide {
         if self.is_open && !self.is_closed {
             self.seal(content::ALERT, &[alert::WARNING, alert::CLOSE_NOTIFY], wire);
         }
+        self.end();
+    }
+
+    fn end(&mut self) {
         self.is_closed = true;
+        self.again_at = Time::NEVER;
+    }
+
+    /// Ends it with an alert, which waits in [`ClientSide::take_datagram`].
+    fn refuse(&mut self, alert: Alert) -> ClientFault {
+        let (mut datagram, bytes) = (Vec::new(), [alert::FATAL, alert.description]);
+        match self.keys {
+            Some(_) => self.seal(content::ALERT, &bytes, &mut datagram),
+            None => self.write_plain(content::ALERT, &bytes, &mut datagram),
+        }
+        self.out.push(datagram);
+        self.end();
+        ClientFault(alert.why.into_owned())
     }
 
     fn seal(&mut self, kind: u8, plain: &[u8], wire: &mut Vec<u8>) {
@@ -206,7 +226,7 @@ impl ClientSide {
     fn take_alert(&mut self, alert: &[u8]) -> Result<(), ClientFault> {
         match *alert {
             [_, alert::CLOSE_NOTIFY] => {
-                self.is_closed = true;
+                self.end();
                 Ok(())
             }
             // Before the handshake is complete they are not signed; who can put one in can as well hold ours back.
@@ -217,6 +237,7 @@ impl ClientSide {
                     115 => " (the identity is not known)",
                     _ => "",
                 };
+                self.end();
                 Err(ClientFault(format!("the server ends it with alert {what}{meaning}")))
             }
             _ => Ok(()),
@@ -251,7 +272,8 @@ impl ClientSide {
     fn take_message(&mut self, message: &Message, now: Time) -> Result<(), ClientFault> {
         if message.kind == message::FINISHED {
             if self.keys.is_none() || message.body != self.finished(b"server finished") {
-                return Err(fault("the server's Finished is not what it must be"));
+                let why = "the server's Finished is not what it must be";
+                return Err(self.refuse(Alert::new(alert::DECRYPT_ERROR, why)));
             }
             self.is_open = true;
             self.again_at = Time::NEVER;
@@ -263,9 +285,7 @@ impl ClientSide {
         message::write_header(&mut self.transcript, message.kind, length, message.sequence, 0, length);
         self.transcript.extend_from_slice(&message.body);
         match (message.kind, self.suite) {
-            (message::SERVER_HELLO, None) => {
-                self.take_hello(&message.body).ok_or_else(|| fault("the server's hello offers nothing that we can"))
-            }
+            (message::SERVER_HELLO, None) => self.take_hello(&message.body).map_err(|alert| self.refuse(alert)),
             // A hint at an identity (RFC 4279 §2): we have but one.
             (message::SERVER_KEY_EXCHANGE, Some(_)) => Ok(()),
             (message::SERVER_HELLO_DONE, Some(suite)) if self.keys.is_none() => {
@@ -274,29 +294,44 @@ impl ClientSide {
                 self.send_flight(now);
                 Ok(())
             }
-            _ => Err(fault("the server says what has no place in a handshake with a key")),
+            _ => {
+                let why = "the server says what has no place in a handshake with a key";
+                Err(self.refuse(Alert::new(alert::UNEXPECTED_MESSAGE, why)))
+            }
         }
     }
 
-    fn take_hello(&mut self, body: &[u8]) -> Option<()> {
-        let mut reader = Reader::new(body);
-        if reader.u16()? != VERSION_1_2 {
-            return None;
+    fn take_hello(&mut self, body: &[u8]) -> Result<(), Alert> {
+        let hello =
+            ServerHello::read(body).ok_or(Alert::malformed("the server's hello is not what its lengths say"))?;
+        if hello.version != VERSION_1_2 {
+            return Err(Alert::new(alert::PROTOCOL_VERSION, "the server does not speak DTLS 1.2"));
         }
-        self.server_random = *reader.take(32)?.first_chunk()?;
-        bytes8(&mut reader)?;
-        let suite = Suite::by_id(reader.u16()?).filter(|suite| suite.exchange == Exchange::Psk)?;
-        if reader.u8()? != 0 {
-            return None;
+        let suite = Suite::by_id(hello.suite).filter(|suite| SUITES.contains(&suite.id) && hello.compression == 0);
+        let why = "the server chose a suite or a compression that was not offered";
+        let suite = suite.ok_or(Alert::new(alert::ILLEGAL_PARAMETER, why))?;
+        for (kind, data) in hello.extensions {
+            match (kind, data) {
+                (EXTENDED_MASTER_SECRET, []) => self.extended = true,
+                (RENEGOTIATION_INFO, [0]) => {}
+                // RFC 7627 §5.1, RFC 5746 §3.4.
+                (EXTENDED_MASTER_SECRET, _) => {
+                    return Err(Alert::malformed("the server's extended_master_secret is not empty"));
+                }
+                (RENEGOTIATION_INFO, _) => {
+                    let why = "the server's renegotiation_info is not that of a first handshake";
+                    return Err(Alert::new(alert::HANDSHAKE_FAILURE, why));
+                }
+                // RFC 5246 §7.4.1.4.
+                _ => {
+                    let why = format!("the server answers to extension {kind}, which was not offered");
+                    return Err(Alert::new(alert::UNSUPPORTED_EXTENSION, why));
+                }
+            }
         }
-        let mut extensions = Reader::new(if reader.is_empty() { &[] } else { reader.bytes16()? });
-        while !extensions.is_empty() {
-            let kind = extensions.u16()?;
-            extensions.bytes16()?;
-            self.extended |= kind == EXTENDED_MASTER_SECRET;
-        }
+        self.server_random = *hello.random;
         self.suite = Some(suite);
-        Some(())
+        Ok(())
     }
 
     fn say_hello(&mut self) {
@@ -370,6 +405,31 @@ impl ClientSide {
         let mut verify = [0; 12];
         prf(&self.master, label, &[digest(&SHA256, &self.transcript).as_ref()], &mut verify);
         verify
+    }
+}
+
+/// A ServerHello (RFC 5246 §7.4.1.3).
+struct ServerHello<'m> {
+    version: u16,
+    random: &'m [u8; 32],
+    suite: u16,
+    compression: u8,
+    extensions: Vec<(u16, &'m [u8])>,
+}
+
+impl<'m> ServerHello<'m> {
+    fn read(body: &'m [u8]) -> Option<ServerHello<'m>> {
+        let mut reader = Reader::new(body);
+        let (version, random) = (reader.u16()?, reader.take(32)?.first_chunk()?);
+        // The session's identifier: none is taken up again.
+        bytes8(&mut reader)?;
+        let (suite, compression) = (reader.u16()?, reader.u8()?);
+        let mut list = Reader::new(if reader.is_empty() { &[] } else { reader.bytes16()? });
+        let mut extensions = Vec::new();
+        while !list.is_empty() {
+            extensions.push((list.u16()?, list.bytes16()?));
+        }
+        reader.is_empty().then_some(ServerHello { version, random, suite, compression, extensions })
     }
 }
 

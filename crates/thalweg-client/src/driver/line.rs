@@ -367,7 +367,13 @@ impl Line {
         });
         let (is_open, is_closed) = (dtls.is_open(), dtls.is_closed());
         match (taken, self.state) {
-            (Err(fault), _) => self.lose(&fault.to_string(), engine, means, now),
+            (Err(fault), _) => {
+                // An alert may explain it to the peer, and may be lost like any other datagram.
+                while let (Some(datagram), Some(socket)) = (dtls.take_datagram(), &mut self.socket) {
+                    let _ = socket.write(&datagram);
+                }
+                self.lose(&fault.to_string(), engine, means, now);
+            }
             (Ok(()), _) if is_closed => self.lose("the peer has closed the association", engine, means, now),
             (Ok(()), State::Greeting { peer }) if is_open => self.open(peer, engine, now),
             _ => {}

@@ -3,6 +3,7 @@
 use thalweg_wire::{Reader, Span, Time};
 
 use super::ClientSide;
+use crate::alert;
 use crate::message::{self, Piece};
 use crate::record::{Record, VERSION_1_2, content, write_header};
 
@@ -90,6 +91,40 @@ fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
     alert.extend_from_slice(&[2, 51]);
     let words = client().handle_datagram(&alert, Time::ZERO, &mut |_| {}).expect_err("fatal").to_string();
     assert!(words.contains("is the key right?"), "{words}");
+}
+
+/// RFC 5246 §7.4.1.3 and §7.4.1.4, RFC 5746 §3.4, RFC 7627 §5.1.
+#[test]
+fn a_server_hello_with_what_was_not_offered_is_refused_with_an_alert() {
+    let start = [&[0xfe, 0xfd][..], &[7; 32], &[0]].concat();
+    let with = |suite: [u8; 3], rest: &[u8]| [&start[..], &suite, rest].concat();
+    let psk = [0xc0, 0xa8, 0];
+    for (hello, description) in [
+        (with(psk, &[]), None),
+        (with(psk, &[0, 9, 0, 23, 0, 0, 0xff, 1, 0, 1, 0]), None),
+        // max_fragment_length, session_ticket
+        (with(psk, &[0, 9, 0, 23, 0, 0, 0, 1, 0, 1, 2]), Some(alert::UNSUPPORTED_EXTENSION)),
+        (with(psk, &[0, 4, 0, 35, 0, 0]), Some(alert::UNSUPPORTED_EXTENSION)),
+        (with(psk, &[0, 5, 0, 23, 0, 1, 0]), Some(alert::DECODE_ERROR)),
+        (with(psk, &[0, 6, 0xff, 1, 0, 2, 1, 7]), Some(alert::HANDSHAKE_FAILURE)),
+        (with(psk, &[0, 4, 0, 23, 0, 0, 9]), Some(alert::DECODE_ERROR)),
+        (with(psk, &[0, 4, 0, 23, 0]), Some(alert::DECODE_ERROR)),
+        // With a certificate; and compressed.
+        (with([0xc0, 0xae, 0], &[]), Some(alert::ILLEGAL_PARAMETER)),
+        (with([0xc0, 0xa8, 1], &[]), Some(alert::ILLEGAL_PARAMETER)),
+        ([&[0xfe, 0xff], &with(psk, &[])[2..]].concat(), Some(alert::PROTOCOL_VERSION)),
+    ] {
+        let mut client = client();
+        client.take_datagram().expect("a hello");
+        let taken = client.handle_datagram(&handshake(message::SERVER_HELLO, 0, &hello), Time::ZERO, &mut |_| {});
+        assert_eq!((taken.is_err(), client.is_closed()), (description.is_some(), description.is_some()), "{hello:?}");
+        let said = client.take_datagram();
+        let record = said.as_deref().and_then(|datagram| Record::take(&mut Reader::new(datagram)));
+        let said = record.map(|record| (record.content, record.epoch, record.fragment));
+        let expected = description.map(|description| [alert::FATAL, description]);
+        assert_eq!(said, expected.as_ref().map(|bytes| (content::ALERT, 0, &bytes[..])), "{hello:?}");
+        assert!(client.poll_timeout() == Time::NEVER || description.is_none(), "{hello:?}");
+    }
 }
 
 #[test]

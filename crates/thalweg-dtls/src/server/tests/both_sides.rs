@@ -41,6 +41,32 @@ fn the_librarys_client_and_this_listener_understand_each_other() {
     assert_eq!(heard, [b"to the client".to_vec()]);
 }
 
+/// RFC 5246 §7.2.1: nothing is said behind a goodbye, and nothing that comes behind one counts.
+#[test]
+fn behind_a_goodbye_nothing_is_said_and_nothing_is_heard() {
+    for by_server in [true, false] {
+        let mut bench = Bench::new(ServerLimits::default());
+        let mut client = ClientSide::new(b"dev1", b"secret", [7; 32], bench.now).unwrap();
+        exchange(&mut bench, &mut client, &mut || false);
+        let (mut goodbye, mut late) = (Vec::new(), Vec::new());
+        bench.listener.encrypt(at("10.0.0.1:5684"), b"late", &mut late).unwrap();
+        if by_server {
+            let mut out = Output::default();
+            bench.listener.close(at("10.0.0.1:5684"), &mut out);
+            out.datagrams().for_each(|(_, datagram)| goodbye.extend_from_slice(datagram));
+            client.handle_datagram(&goodbye, bench.now, &mut |_| panic!("no text")).unwrap();
+        } else {
+            client.close(&mut goodbye);
+            assert_eq!(bench.take(at("10.0.0.1:5684"), &goodbye).len(), 1, "answered");
+        }
+        let mut wire = Vec::new();
+        client.encode(b"text", &mut wire);
+        client.close(&mut wire);
+        client.handle_datagram(&late, bench.now, &mut |_| panic!("no text")).unwrap();
+        assert!(client.is_closed() && wire.is_empty() && client.take_datagram().is_none(), "{by_server}");
+    }
+}
+
 #[test]
 fn a_handshake_survives_what_a_network_loses() {
     for seed in 1..200_u64 {
