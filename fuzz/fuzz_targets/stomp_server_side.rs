@@ -15,7 +15,7 @@ fn hear(input: &[u8], first: usize) -> Vec<String> {
         head_bytes_max: 256,
         body_bytes_max: 1 << 10,
     };
-    let mut server = ServerSide::new(ServerLimits { frame });
+    let mut server = ServerSide::new(ServerLimits { connect: frame.clone(), frame });
     let (mut heard, mut out) = (Vec::new(), Vec::new());
     let mut from = 0;
     for until in [first, input.len()] {

@@ -280,7 +280,9 @@ impl Kernel {
         self.bytes_held += session.memory_held();
         self.ledger.restored += restored as u64;
         let id = self.sessions.insert(session);
-        self.by_client.insert(client, id);
+        if let Some(other) = self.by_client.insert(client, id) {
+            self.end_double(other, id, now);
+        }
         for tag in lost {
             self.book_drop(Some(id), "", DropReason::Unreadable);
             fx.persist(&Record::Settled { queue: number, tag }, Safety::Lazy);
@@ -299,6 +301,18 @@ impl Kernel {
             self.persist_session(id, Safety::Lazy, fx);
         }
         id
+    }
+
+    /// Two sessions of one client id, as older journals may hold them: the one that would be kept longer stays, the other
+    /// ends as if it had expired.
+    fn end_double(&mut self, first: SessionId, second: SessionId, now: Time) {
+        let expires_at = |id| self.sessions.get(id).map_or(Time::ZERO, |session| session.expires_at);
+        let (stays, goes) = if expires_at(first) > expires_at(second) { (first, second) } else { (second, first) };
+        if let Some(session) = self.sessions.get_mut(goes) {
+            session.expires_at = now;
+            self.by_client.insert(session.client.clone(), stays);
+        }
+        self.timers.set(now, goes, TimerKind::SessionExpiry);
     }
 
     fn restore_subscription<E: Effects>(&mut self, id: SessionId, stored: StoredSubscription, fx: &mut E) {

@@ -781,7 +781,9 @@ impl Kernel {
         if session.link.is_some() {
             self.online -= 1;
         }
-        self.by_client.remove(&session.client);
+        if self.by_client.get(&session.client) == Some(&id) {
+            self.by_client.remove(&session.client);
+        }
         self.memory.left(Kept::Sessions, session.weight);
         self.waiting -= session.waiting_len();
         for entry in &session.waiting {

@@ -50,6 +50,7 @@ macro_rules! faults {
 faults! {
     // Framing and primitives.
     PACKET_TOO_LARGE: PacketTooLarge "MQTT-3.2.2-15" "the packet is larger than our Maximum Packet Size";
+    CONNECT_TOO_LARGE: PacketTooLarge "§4.13.1" "the CONNECT packet is larger than we take before we know the client";
     LENGTH_MALFORMED: MalformedPacket "MQTT-1.5.5-1" "a Variable Byte Integer is longer than four bytes or than it needs to be";
     TYPE_RESERVED: MalformedPacket "§2.1.2" "the packet type is reserved in this version";
     DIRECTION: ProtocolError "§2.1.2" "this packet type is sent only by the other side";

@@ -17,6 +17,9 @@ use crate::{
 pub struct ServerLimits {
     /// Largest packet taken, in bytes with its header; announced as Maximum Packet Size.
     pub packet_bytes_max: u32,
+    /// Largest packet taken before CONNACK, in bytes with its header: CONNECT and AUTH of a peer that nobody knows yet.
+    /// Not announced; `packet_bytes_max` holds as well.
+    pub connect_bytes_max: u32,
     /// Highest inbound topic alias.
     pub topic_alias_max: u16,
     /// Highest outbound topic alias, whatever more the client allows.
@@ -34,6 +37,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         ServerLimits {
             packet_bytes_max: 1 << 20,
+            connect_bytes_max: 128 << 10,
             topic_alias_max: 64,
             topic_alias_out_max: 64,
             receive_max: 1024,
@@ -388,7 +392,12 @@ impl ServerSide {
             (State::ExpectConnect, Some(0x11..=0x1F)) => Err(PeerFault::FLAGS),
             (State::ExpectConnect, Some(first)) if *first != 0x10 => Err(PeerFault::EXPECTED_CONNECT),
             (State::ExpectConnect, _) => {
-                let Some(frame) = Frame::split(bytes, self.limits.packet_bytes_max, false)? else { return Ok(None) };
+                let frame = match Frame::split(bytes, self.early_bytes_max(), false) {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) => return Ok(None),
+                    Err(PeerFault::PACKET_TOO_LARGE) => return self.refuse_long_connect(bytes),
+                    Err(fault) => return Err(fault),
+                };
                 let connect = self.on_connect(frame)?;
                 Ok(Some((frame.whole.len(), Event::Connect(Box::new(connect)))))
             }
@@ -397,12 +406,34 @@ impl ServerSide {
                 if !welcome && self.auth_method.is_some() {
                     return Err(PeerFault::BEFORE_CONNACK);
                 }
-                let frame = Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())?;
+                // What is not welcome yet stays where it is, and is judged when it may be read.
+                let frame = match welcome {
+                    true => Frame::split(bytes, self.early_bytes_max(), self.version.is_v5())?,
+                    false => Frame::split(bytes, self.limits.packet_bytes_max, self.version.is_v5())?,
+                };
                 match frame {
                     Some(frame) if welcome => Ok(Some((frame.whole.len(), self.on_other(frame)?))),
                     _ => Ok(None),
                 }
             }
+        }
+    }
+
+    /// Largest packet of a peer that has no CONNACK yet.
+    fn early_bytes_max(&self) -> u32 {
+        self.limits.connect_bytes_max.min(self.limits.packet_bytes_max)
+    }
+
+    /// A CONNECT above the limit, of which only as much is awaited as says in which version to refuse it.
+    fn refuse_long_connect<T>(&mut self, bytes: &[u8]) -> Result<Option<T>, PeerFault> {
+        match connect::version_of(bytes) {
+            Some(Ok(version)) => {
+                self.version = version;
+                self.state = State::ExpectConnack;
+                Err(PeerFault::CONNECT_TOO_LARGE)
+            }
+            Some(Err(fault)) => Err(fault),
+            None => Ok(None),
         }
     }
 

@@ -42,8 +42,8 @@ pub struct ListenerSpec {
     pub tls: Option<Arc<TlsAcceptor>>,
     /// WebSocket, if any; inside TLS if both are there.
     pub websocket: Option<Arc<WebSocketSettings>>,
-    /// Finds the routing key in the first protocol bytes.
-    pub route: fn(&[u8]) -> Route,
+    /// Finds the routing key in the first protocol bytes, of which the first packet may have so many.
+    pub route: fn(&[u8], usize) -> Route,
     /// Connections open at once on this listener; beyond it a new one is closed at once.
     pub connections_max: usize,
     /// Connections open at once from one IP address, on this listener; 0 is no limit.
@@ -60,7 +60,7 @@ pub struct ListenerSpec {
 
 impl ListenerSpec {
     /// A plain TCP listener with the default limits.
-    pub fn new(name: &str, bind: Bind, route: fn(&[u8]) -> Route) -> ListenerSpec {
+    pub fn new(name: &str, bind: Bind, route: fn(&[u8], usize) -> Route) -> ListenerSpec {
         ListenerSpec {
             name: name.into(),
             bind,
@@ -245,13 +245,13 @@ mod tests {
     use crate::transport::certificates::Folder;
 
     fn tcp(address: &str) -> Result<Listener, ListenFault> {
-        let route = |_: &[u8]| Route::NeedMore;
+        let route = |_: &[u8], _: usize| Route::NeedMore;
         Listener::bind(ListenerSpec::new("mqtt", Bind::Tcp(address.parse().unwrap()), route))
     }
 
     fn unix(path: &Path) -> Result<Listener, ListenFault> {
         let bind = Bind::Unix { path: path.to_owned(), mode: 0o640 };
-        Listener::bind(ListenerSpec::new("local", bind, |_| Route::NeedMore))
+        Listener::bind(ListenerSpec::new("local", bind, |_, _| Route::NeedMore))
     }
 
     #[test]

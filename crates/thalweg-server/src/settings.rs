@@ -27,9 +27,6 @@ use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
 use thalweg_stomp::FrameLimits;
 
-/// Largest CONNECT packet, in bytes: client identifier, will, user name and password of 64 KiB each fit.
-const CONNECT_BYTES_MAX: usize = 280 << 10;
-
 /// What a shard is told. Sent to its thread, so what is shared within the shard is made there.
 #[derive(Clone)]
 pub(crate) struct ShardSettings {
@@ -269,6 +266,7 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
     MqttSettings {
         limits: ServerLimits {
             packet_bytes_max: u32::try_from(config.packet_bytes_max(listener)).unwrap_or(u32::MAX),
+            connect_bytes_max: u32::try_from(config.limits.connect_bytes_max).unwrap_or(u32::MAX),
             topic_alias_max: mqtt.topic_alias_maximum,
             topic_alias_out_max: mqtt.topic_alias_out_max,
             receive_max: mqtt.receive_maximum,
@@ -313,16 +311,23 @@ fn amqp_settings(config: &Config, listener: &config::Listener) -> AmqpSettings {
 fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings {
     let stomp = &config.stomp;
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let frame = FrameLimits {
+        headers_max: small(stomp.headers_max),
+        header_bytes_max: small(stomp.head_bytes_max),
+        head_bytes_max: small(stomp.head_bytes_max),
+        body_bytes_max: small(config.packet_bytes_max(listener)),
+        ..FrameLimits::default()
+    };
+    let connect_bytes_max = small(config.limits.connect_bytes_max);
+    let connect = FrameLimits {
+        header_bytes_max: frame.header_bytes_max.min(connect_bytes_max),
+        head_bytes_max: frame.head_bytes_max.min(connect_bytes_max),
+        // No body belongs to it, but some clients end it with a line too many.
+        body_bytes_max: 16,
+        ..frame
+    };
     StompSettings {
-        limits: thalweg_stomp::ServerLimits {
-            frame: FrameLimits {
-                headers_max: small(stomp.headers_max),
-                header_bytes_max: small(stomp.head_bytes_max),
-                head_bytes_max: small(stomp.head_bytes_max),
-                body_bytes_max: small(config.packet_bytes_max(listener)),
-                ..FrameLimits::default()
-            },
-        },
+        limits: thalweg_stomp::ServerLimits { frame, connect },
         selectors_refused: stomp.selectors_refused,
         dialect: match stomp.dialect {
             config::StompDialect::RabbitMq => Dialect::RabbitMq,
@@ -500,7 +505,7 @@ pub(crate) fn lobby_settings(config: &Config) -> LobbySettings {
         connections_max: config.limits.connections_max,
         handshakes_max: config.limits.handshakes_max,
         connect_timeout: duration(config.limits.connect_timeout),
-        connect_bytes_max: CONNECT_BYTES_MAX,
+        connect_bytes_max: config.limits.connect_bytes_max,
     }
 }
 
@@ -653,8 +658,8 @@ fn tls_mend(name: &str, fault: &TlsFault) -> String {
 }
 
 /// Where a connection belongs: by its client identifier.
-fn route(bytes: &[u8]) -> Route {
-    match home_key(bytes, CONNECT_BYTES_MAX) {
+fn route(bytes: &[u8], connect_bytes_max: usize) -> Route {
+    match home_key(bytes, connect_bytes_max) {
         Ok(None) => Route::NeedMore,
         Ok(Some(key)) => Route::Key(key),
         Err(why) => Route::NotOurs(why),
@@ -662,12 +667,12 @@ fn route(bytes: &[u8]) -> Route {
 }
 
 /// Queues, and so everybody who speaks a protocol of queues, have one home. The first bytes are only waited for.
-fn route_to_queues(_: &[u8]) -> Route {
+fn route_to_queues(_: &[u8], _: usize) -> Route {
     Route::Key(u64::from(home(QUEUES, u16::MAX).0) + 1)
 }
 
 /// Nobody's name is in the first bytes: the shards take turns. The one who connects speaks first (RFC 8323 §5.3).
-fn route_anywhere(_: &[u8]) -> Route {
+fn route_anywhere(_: &[u8], _: usize) -> Route {
     Route::Key(0)
 }
 
@@ -721,7 +726,7 @@ mod tests {
     #[test]
     fn whoever_speaks_a_protocol_of_queues_is_shown_to_the_home_of_queues() {
         for shards in 1..=64 {
-            let Route::Key(key) = route_to_queues(b"AMQP") else { panic!("no bytes are needed") };
+            let Route::Key(key) = route_to_queues(b"AMQP", 0) else { panic!("no bytes are needed") };
             assert_eq!((key - 1) % u64::from(shards), u64::from(home(QUEUES, shards).0));
         }
     }

@@ -12,6 +12,8 @@ use crate::{Command, FrameLimits, HeaderWriter, PeerFault, Version};
 pub struct ServerLimits {
     /// How large a frame may be.
     pub frame: FrameLimits,
+    /// How large the first frame may be, whose sender nobody knows yet.
+    pub connect: FrameLimits,
 }
 
 /// The server's end of one connection: bytes in, events out; verbs append bytes to the caller's buffer.
@@ -133,7 +135,8 @@ impl ServerSide {
         }
         let (state, version) = (self.state, self.version);
         let admit = |command: Option<Command>| admit(command, state, version);
-        let Some(frame) = self.scanner.frame(bytes, &self.limits.frame, version, admit)? else { return Ok(None) };
+        let limits = if state == State::ExpectConnect { &self.limits.connect } else { &self.limits.frame };
+        let Some(frame) = self.scanner.frame(bytes, limits, version, admit)? else { return Ok(None) };
         let len = frame.whole.len();
         let event = match frame.command {
             Command::Send => Event::Send(SendFrame::decode(&frame)?),

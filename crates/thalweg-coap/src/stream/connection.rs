@@ -85,7 +85,12 @@ impl Connection {
         if self.state == State::Closed {
             return Ok(None);
         }
-        let Some((len, message)) = decode(bytes, self.settings.message_bytes_max as usize)? else { return Ok(None) };
+        // Before its first message nobody may count on more than the base value (RFC 8323 §5.3.1).
+        let bytes_max = match self.state {
+            State::ExpectCsm => self.settings.message_bytes_max.min(Csm::BASE.message_bytes_max),
+            _ => self.settings.message_bytes_max,
+        };
+        let Some((len, message)) = decode(bytes, bytes_max as usize)? else { return Ok(None) };
         let heard = match message.code.class() {
             0 if message.code == Code::EMPTY => Heard::Empty,
             7 => self.signal(&message)?,

@@ -97,7 +97,7 @@ impl Stage {
             ..FrameLimits::default()
         };
         let settings = StompSettings {
-            limits: ServerLimits { frame },
+            limits: ServerLimits { connect: frame.clone(), frame },
             dialect: [Dialect::RabbitMq, Dialect::ActiveMq, Dialect::Slash][usize::from(choice % 3)],
             tenants: Box::new(["blue".into()]),
             subscriptions_max: 8,

@@ -1,11 +1,12 @@
 //! Queues and exchanges begin, are declared again, and end.
 
 use crate::world::{Taking, Terms, World, exchange_spec, firm, q, to_queue, x};
+use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Limits, Outcome, QueueLimits, QueueOverflow, QueueStatus,
     Refusal,
 };
-use thalweg_model::Span;
+use thalweg_model::{Reliability, Span};
 
 #[test]
 fn a_queue_is_declared_again_just_so() {
@@ -340,4 +341,35 @@ fn tenants_have_queues_of_their_own() {
     world.consume_from(client, &address, 1, Taking::default()).expect("it may");
     world.reject(client, 1);
     assert_eq!(world.waits("q"), 0);
+}
+
+/// Sessions of one client id on two shards, as older versions could leave them, are one after a restart: the one that
+/// would be kept longer. The other ends, and what it took goes with it.
+#[test]
+fn two_sessions_of_one_client_id_are_one_after_a_restart() {
+    for longer in [0, 1] {
+        let mut w = World::with(2, Limits { journal: true, ..Limits::default() });
+        for shard in 0..2 {
+            let expiry = Span::from_secs(if shard == longer { 2000 } else { 1000 });
+            let who = w.connect_with(shard, "dup", Access::ALL, expiry);
+            w.subscribe(who, &format!("t/{shard}"), None, Reliability::AtLeastOnce);
+            w.lose(who);
+        }
+        w.restart();
+        let clients = |w: &World| {
+            let mut clients = 0;
+            w.kernels.iter().for_each(|kernel| kernel.for_each_session(|_| clients += 1));
+            clients
+        };
+        assert_eq!(clients(&w), 1);
+        w.restart();
+        assert_eq!(clients(&w), 1, "the journal has forgotten the other, too");
+        let home = usize::from(thalweg_kernel::home("dup", 2).0);
+        let who = w.connect_with(home, "dup", Access::ALL, Span::from_secs(1000));
+        let from = w.connect("publisher");
+        for shard in 0..2 {
+            w.publish(from, firm(&format!("t/{shard}"), "x"));
+        }
+        assert_eq!(w.got(who).len(), 1);
+    }
 }

@@ -434,6 +434,20 @@ pub fn peek_connect(bytes: &[u8], limit: usize) -> Peek<'_> {
     }
 }
 
+/// The version of the CONNECT that begins with `bytes`; `None` if too few are there to tell.
+pub(crate) fn version_of(bytes: &[u8]) -> Option<Result<Version, PeerFault>> {
+    let Varint::Value(_, len) = varint::decode(bytes.get(1..)?) else { return None };
+    let body = bytes.get(1 + len..)?;
+    if !plausible(body) {
+        return Some(Err(PeerFault::PROTOCOL_NAME));
+    }
+    let mut r = Reader::new(body);
+    r.bytes16()?;
+    let level = r.u8()? & !BRIDGE;
+    let known = [Version::V31, Version::V311, Version::V5].into_iter().find(|version| version.level() == level);
+    Some(known.ok_or(PeerFault::PROTOCOL_LEVEL))
+}
+
 /// Whether these are the first bytes of a CONNECT body, as far as they go.
 fn plausible(body: &[u8]) -> bool {
     [&b"\x00\x04MQTT"[..], &b"\x00\x06MQIsdp"[..]]

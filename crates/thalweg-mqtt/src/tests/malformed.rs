@@ -241,6 +241,41 @@ fn each_malformed_first_packet_is_answered_by_its_clause() {
     }
 }
 
+/// A CONNECT is refused in the words of its version as soon as these are known, however little of it has come.
+#[test]
+fn a_connect_above_its_limit_is_refused_before_it_is_awaited() {
+    let refusal = |first: &[u8]| {
+        let mut server = ServerSide::new(ServerLimits { connect_bytes_max: 64, ..limits() });
+        for cut in 0..first.len() {
+            assert_eq!(server.handle_input(&first[..cut]), Ok(None), "cut at {cut}");
+        }
+        let fault = server.handle_input(first).expect_err("too long");
+        let mut out = Vec::new();
+        server.fault(&fault, &mut out);
+        assert_eq!(server.handle_input(first), Ok(None));
+        (fault, out)
+    };
+    let (fault, out) = refusal(&bytes("10 7F 'MQTT' 05"));
+    assert_eq!(fault, PeerFault::CONNECT_TOO_LARGE);
+    assert_eq!((out[0], out[2], out[3]), (0x20, 0, 0x95));
+    // MQTT 3 has no return code for it.
+    assert_eq!(refusal(&bytes("10 7F 'MQTT' 04")), (PeerFault::CONNECT_TOO_LARGE, Vec::new()));
+    assert_eq!(refusal(&bytes("10 7F 'MQIsdp' 03")), (PeerFault::CONNECT_TOO_LARGE, Vec::new()));
+    assert_eq!(refusal(&bytes("10 7F 'MQTT' 09")), (PeerFault::PROTOCOL_LEVEL, Vec::new()));
+    assert_eq!(refusal(&bytes("10 7F 'MQTA'")).0, PeerFault::PROTOCOL_NAME);
+}
+
+/// What comes between CONNECT and CONNACK is of somebody unknown, too.
+#[test]
+fn an_auth_packet_above_the_limit_of_a_connect_is_refused_before_connack() {
+    let mut server = ServerSide::new(ServerLimits { connect_bytes_max: 64, ..limits() });
+    let connect = bytes("10 [ 'MQTT' 05 02 003c [ 15 'X' ] 'c' ]");
+    assert!(matches!(server.handle_input(&connect), Ok(Some((_, Event::Connect(_))))));
+    assert_eq!(server.handle_input(&bytes("F0 7F 18")), Err(PeerFault::PACKET_TOO_LARGE));
+    server.connack(&ConnAck::default(), &mut Vec::new());
+    assert_eq!(server.handle_input(&bytes("F0 7F 18")), Ok(None));
+}
+
 /// Packets of a server to a connected client: version, bytes, reason, clause.
 const FROM_SERVER: &[(Version, &str, u8, &str)] = &[
     (V5, "20 [ 00 00 [] ]", 0x82, "MQTT-3.2.0-2"),

@@ -59,6 +59,7 @@ impl Config {
                 connect_rate: None,
                 connect_timeout: Span::ZERO,
                 handshakes_max: 0,
+                connect_bytes_max: 0,
                 client_id_bytes_max: 0,
                 packet_bytes_max: 0,
                 topic_levels_max: 0,

@@ -253,6 +253,8 @@ pub struct Limits {
     pub connect_timeout: Span,
     /// Connections that have not finished handshake and CONNECT.
     pub handshakes_max: usize,
+    /// Bytes of a CONNECT, or of another first packet.
+    pub connect_bytes_max: usize,
     /// Longest client id.
     pub client_id_bytes_max: usize,
     /// Largest packet. See [`Config::packet_bytes_max`].

@@ -257,6 +257,10 @@ keys! {
     broker limits.handshakes_max: Count { min: 1, max: 1_000_000 }, default "1024", NewConnections;
         "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once, so that a storm of \
          reconnects cannot take memory or time from connected clients. When reached, new ones are closed at accept.";
+    broker limits.connect_bytes_max: Size { min: 4 * KIB, max: 16 * MIB }, default "128KiB", Restart;
+        "Most bytes that a peer may send before it is logged in: the CONNECT packet of MQTT with its will, and each AUTH \
+         packet before CONNACK; the CONNECT frame of STOMP. What is longer is refused (MQTT 5: \"packet too large\") and \
+         the connection closed. The first messages of AMQP (8 KiB) and CoAP over TCP (1152 bytes) have limits of their own.";
     broker limits.client_id_bytes_max: Count { min: 23, max: 65_535 }, default "1024", NewConnections;
         "Longest client id in bytes; longer ones are refused with \"client identifier not valid\". MQTT allows \
          65,535, and promises clients only 23.";

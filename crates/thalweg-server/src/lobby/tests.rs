@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the test's protocol calls a first packet: 0x10, a length, and so many bytes.
 const HELLO: &[u8] = b"\x10\x04name";
 
-fn route(input: &[u8]) -> Route {
+fn route(input: &[u8], _: usize) -> Route {
     match input {
         [0x10, length, rest @ ..] if rest.len() >= usize::from(*length) => Route::Key(u64::from(*length) + 100),
         [0x10, ..] => Route::NeedMore,

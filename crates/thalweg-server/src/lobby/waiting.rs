@@ -194,7 +194,11 @@ impl Waiting {
                 }
             }
         }
-        let route = if self.input.is_empty() { Route::NeedMore } else { (self.spec.route)(&self.input) };
+        let route = if self.input.is_empty() {
+            Route::NeedMore
+        } else {
+            (self.spec.route)(&self.input, settings.connect_bytes_max)
+        };
         match route {
             Route::Key(key) => Step::Deliver { key, routed: true },
             Route::NotOurs(_) => Step::Deliver { key: 0, routed: false },

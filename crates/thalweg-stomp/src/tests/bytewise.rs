@@ -80,7 +80,7 @@ fn a_fault_is_the_same_fault_and_gets_the_same_answer_one_byte_at_a_time() {
 fn what_has_been_looked_at_is_not_looked_at_again() {
     const BODY: usize = 1 << 20;
     let frame = FrameLimits { body_bytes_max: BODY as u32, ..FrameLimits::default() };
-    let mut server = ServerSide::new(ServerLimits { frame });
+    let mut server = ServerSide::new(ServerLimits { connect: frame.clone(), frame });
     server_event(&mut server, b"CONNECT\naccept-version:1.2\n\n\0");
     server.connected(&ConnectedOut::default(), &mut Vec::new());
     let mut input = b"SEND\ndestination:/queue/q\nk:v\n\n".to_vec();

@@ -84,3 +84,20 @@ fn an_idle_connection_takes_little_memory() {
     assert!(size_of::<ServerSide>() <= 320, "{}", size_of::<ServerSide>());
     assert!(size_of::<ClientSide>() <= 320, "{}", size_of::<ClientSide>());
 }
+
+/// Of somebody unknown less is taken than of a client.
+#[test]
+fn the_first_frame_has_limits_of_its_own() {
+    let connect = FrameLimits { head_bytes_max: 60, body_bytes_max: 2, ..limits().frame };
+    let mut server = ServerSide::new(ServerLimits { connect: connect.clone(), ..limits() });
+    let head = format!("CONNECT\naccept-version:1.2\nhost:/\nlogin:{}\n", "x".repeat(40));
+    assert_eq!(server.handle_input(head.as_bytes()), Err(PeerFault::HEAD_TOO_LARGE));
+    let mut server = ServerSide::new(ServerLimits { connect: connect.clone(), ..limits() });
+    let body = b"CONNECT\naccept-version:1.2\nhost:/\n\n\n\n\n\n";
+    assert_eq!(server.handle_input(body), Err(PeerFault::BODY_TOO_LARGE));
+    let mut server = ServerSide::new(ServerLimits { connect: connect.clone(), ..limits() });
+    server_event(&mut server, b"CONNECT\naccept-version:1.2\nhost:/\n\n\n\0");
+    server.connected(&ConnectedOut::default(), &mut Vec::new());
+    let send = format!("SEND\ndestination:/queue/a\n{0}:{0}\n\n{0}\0", "x".repeat(40));
+    server_event(&mut server, send.as_bytes());
+}

@@ -13,15 +13,14 @@ use crate::*;
 
 /// Limits of the servers in these tests: small enough to be met.
 fn limits() -> ServerLimits {
-    ServerLimits {
-        frame: FrameLimits {
-            command_bytes_max: 20,
-            header_bytes_max: 100,
-            headers_max: 12,
-            head_bytes_max: 500,
-            body_bytes_max: 1000,
-        },
-    }
+    let frame = FrameLimits {
+        command_bytes_max: 20,
+        header_bytes_max: 100,
+        headers_max: 12,
+        head_bytes_max: 500,
+        body_bytes_max: 1000,
+    };
+    ServerLimits { frame: frame.clone(), connect: frame }
 }
 
 /// Both ends of a connection of this version, CONNECT and CONNECTED exchanged.

@@ -251,3 +251,11 @@ fn a_server_knows_nothing_of_responses() {
     let (_, mut server) = pair(settings());
     assert_eq!(server_event(&mut server, &[0x01, 0x45, 0x01]), Event::Ignored);
 }
+
+/// Before its CSM nobody has been told that more than the base value is taken (RFC 8323 §5.3.1).
+#[test]
+fn a_first_message_above_the_base_value_is_refused_before_it_is_awaited() {
+    let mut server = ServerSide::new(StreamSettings { message_bytes_max: 1 << 20, blockwise: true });
+    // Len 15: four bytes of extended length. Far more than 1152 bytes are announced, and none has come.
+    assert!(server.handle_input(&[0xF0, 0, 1, 0, 0, 0xE1]).is_err());
+}

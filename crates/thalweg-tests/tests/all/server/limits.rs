@@ -35,6 +35,26 @@ fn subscriptions_and_client_ids_have_their_limits() {
     assert_eq!(home.talker().connect(&Connect::new(V311, "123456789012345678901234")).code, 2);
 }
 
+/// Whatever the length of a CONNECT, a client id has one home: there is no length at which it goes elsewhere.
+#[test]
+fn a_connect_is_refused_above_its_limit_and_takes_over_below_it() {
+    let home = Home::new(&["limits.connect_bytes_max=4KiB"]);
+    for round in 0..8 {
+        // Both shards in turn, if the length decided.
+        let name = format!("dup{}", round / 2);
+        let mut first = home.client(&name);
+        let will = |bytes| Connect::new(V5, &name).will("gone", "x".repeat(bytes), 0, false);
+        assert_eq!(home.talker().connect(&will(5000)).code, 0x95);
+        assert_eq!(first.publish("a", "", 1), 0x10, "a refused CONNECT takes nothing over");
+        let second = home.talker().accepted(&will(3000));
+        first.expect_disconnect(0x8E);
+        second.vanish();
+    }
+    let mut old = home.talker();
+    old.send_raw(&Connect::new(V311, "dup").will("gone", "x".repeat(5000), 0, false).bytes());
+    assert!(old.next_or_end().is_none(), "MQTT 3 has no return code for it");
+}
+
 #[test]
 fn a_listener_can_have_another_packet_limit_and_another_publish_rate_than_the_rest() {
     let home = Home::new(&[
