@@ -261,10 +261,11 @@ pub(crate) fn unpadded(value: &str) -> &str {
     value.trim_start_matches(' ')
 }
 
-/// How many bytes at the start only end lines: heart-beats, and what some clients put behind every frame.
+/// How many bytes at the start stand between frames: line ends, which are heart-beats or what some clients put behind
+/// every frame, and NULs that other clients put behind one too many.
 #[inline]
 pub(crate) fn line_ends(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
+    bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n' | 0)).count()
 }
 
 /// Short heads are the rule, and for them the standard library beats a choice of vector instructions.

@@ -98,7 +98,7 @@ impl<'a> Arguments<'a> {
             priority_max,
             single_active: self.truth("x-single-active-consumer")?.unwrap_or(false),
             deliveries_max,
-            label: self.queue_type()?.into(),
+            label: label_of(self.queue_type()?).into(),
         })
     }
 
@@ -181,6 +181,11 @@ pub(super) fn overflow_name(overflow: QueueOverflow) -> &'static str {
         QueueOverflow::RejectPublish => "reject-publish",
         QueueOverflow::RejectPublishDeadLetter => "reject-publish-dlx",
     }
+}
+
+/// What the kernel calls a kind of queue: nothing, if it is that of queues whose maker names none.
+fn label_of(kind: &str) -> &str {
+    if kind == CLASSIC { "" } else { kind }
 }
 
 /// What RabbitMQ calls the types of table values.

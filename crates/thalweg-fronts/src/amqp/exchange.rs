@@ -30,7 +30,7 @@ impl Request<'_> {
         not_default(name)?;
         let Some(kind) = kind_of(declare.kind) else {
             let what = format!("unknown exchange type '{}'", declare.kind);
-            return Err(Fault::new(ReplyCode::CommandInvalid, what));
+            return Err(Fault::precondition(what));
         };
         let thing = self.about_exchange(name, "configure").thing();
         let alternate = Arguments { table: declare.arguments, thing: &thing }.alternate(self.tenant())?;

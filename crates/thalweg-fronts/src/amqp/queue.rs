@@ -25,6 +25,7 @@ impl Request<'_> {
             let address = queue_address(self.tenant(), &name);
             let status = self.kernel.inspect_queue(self.session, &address);
             let status = status.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
+            self.kernel.note_queue_use(&address, self.now);
             (name, status)
         } else {
             self.declare_new_queue(declare)?
@@ -66,7 +67,7 @@ impl Request<'_> {
         let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
         let status = declared.map_err(|refusal| match refusal {
             Refusal::Differs("durable") => inequivalent_flag("durable", &thing, declare.durable),
-            Refusal::Differs("exclusive") => inequivalent_flag("exclusive", &thing, declare.exclusive),
+            Refusal::Differs("exclusive") => self.about_queue(&name, "configure").fault(Refusal::Locked),
             Refusal::Differs("auto_delete") => inequivalent_flag("auto_delete", &thing, declare.auto_delete),
             Refusal::Differs(what) => {
                 let current = self.kernel.queue_limits(&address).cloned().unwrap_or_default();
@@ -213,7 +214,7 @@ fn term(name: &str, limits: &QueueLimits) -> Option<String> {
         "x-max-priority" => (limits.priority_max > 0).then(|| limits.priority_max.to_string()),
         "x-single-active-consumer" => Some(limits.single_active.to_string()),
         "x-delivery-limit" => limits.deliveries_max.map(|max| max.to_string()),
-        "x-queue-type" => (&*limits.label != arguments::CLASSIC).then(|| limits.label.to_string()),
+        "x-queue-type" => (!limits.label.is_empty()).then(|| limits.label.to_string()),
         _ => None,
     }
 }

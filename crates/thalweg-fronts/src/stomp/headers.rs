@@ -69,7 +69,7 @@ impl<'b> Said<'b> {
         for (name, value) in headers.iter() {
             match &*name {
                 "destination" | "content-length" | "receipt" | "transaction" => {}
-                "persistent" if seen.is_first(0) => said.is_persistent = value == "true",
+                "persistent" if seen.is_first(0) => said.is_persistent = value.eq_ignore_ascii_case("true"),
                 "priority" if seen.is_first(1) => said.priority = number::<u64>(&name, &value)?.min(255) as u8,
                 "expiration" if seen.is_first(2) => {
                     said.expires_in = Some(Span::from_millis(number(&name, &value)?));

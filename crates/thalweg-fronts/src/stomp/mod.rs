@@ -188,7 +188,7 @@ impl StompFront {
             Event::Send(_) | Event::Commit(_) | Event::HeartBeat => return,
             Event::Subscribe(frame) => {
                 let done = StompFront::on_subscribe(links, id, &frame, now, kernel);
-                (frame.receipt, done)
+                (frame.receipt.filter(|_| done.is_err()), done)
             }
             Event::Unsubscribe(frame) => {
                 let done = StompFront::on_unsubscribe(links, id, &frame, now, kernel);

@@ -66,8 +66,13 @@ impl Wishes {
     }
 }
 
-fn truth(name: &str, value: &str) -> Result<bool, Trouble> {
-    value.parse().map_err(|_| wrong(name, value, "true or false"))
+/// Some clients write `True` and `False`.
+pub(super) fn truth(name: &str, value: &str) -> Result<bool, Trouble> {
+    match value.trim() {
+        value if value.eq_ignore_ascii_case("true") => Ok(true),
+        value if value.eq_ignore_ascii_case("false") => Ok(false),
+        _ => Err(wrong(name, value, "true or false")),
+    }
 }
 
 fn number<N: FromStr>(name: &str, value: &str) -> Result<N, Trouble> {

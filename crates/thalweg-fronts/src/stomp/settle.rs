@@ -1,5 +1,6 @@
 //! ACK and NACK.
 
+use super::queues::truth;
 use super::{StompFront, Trouble};
 use crate::link::Links;
 use crate::probe::Mark;
@@ -46,10 +47,9 @@ impl StompFront {
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let requeues = match frame.headers.get("requeue").as_deref() {
-            Some("false") => false,
-            Some("true") => true,
-            _ => StompFront::of(links, id).is_none_or(|front| front.settings.nack_requeues),
+        let requeues = match frame.headers.get("requeue") {
+            Some(value) => truth("requeue", &value)?,
+            None => StompFront::of(links, id).is_none_or(|front| front.settings.nack_requeues),
         };
         let verdict = if requeues { Verdict::Requeue } else { Verdict::Reject };
         StompFront::settle(links, id, frame, verdict, now, kernel)

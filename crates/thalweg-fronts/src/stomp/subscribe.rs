@@ -22,6 +22,7 @@ struct Source {
 }
 
 impl StompFront {
+    /// Writes the receipt, if one is asked for: before the first message.
     pub(super) fn on_subscribe(
         links: &mut Links,
         id: LinkId,
@@ -35,7 +36,10 @@ impl StompFront {
         if frame.headers.get("x-last-value").as_deref() == Some("only") {
             return StompFront::read_last_value(links, id, session, frame, now, kernel);
         }
-        let wishes = Wishes::read(&frame.headers, &front.tenant)?;
+        let mut wishes = Wishes::read(&frame.headers, &front.tenant)?;
+        if wishes.durable.is_none() && is_true(&frame.headers, &["persistent"]) {
+            wishes.durable = Some(true);
+        }
         let source = StompFront::source(links, id, session, frame, wishes, now, kernel)?;
         let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         let settles = frame.ack != AckMode::Auto;
@@ -60,9 +64,23 @@ impl StompFront {
             durable: source.durable.then(|| source.address.as_str().into()),
             tag_last: 0,
         });
-        kernel
-            .consume(session, &spec, now, links)
-            .map_err(|refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination)))
+        let before = StompFront::write_receipt(links, id, frame);
+        kernel.consume(session, &spec, now, links).map_err(|refusal| {
+            links.take_back(id, before);
+            Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination))
+        })
+    }
+
+    /// Writes the receipt if one is asked for; the length of the output before it.
+    fn write_receipt(links: &mut Links, id: LinkId, frame: &SubscribeFrame<'_>) -> usize {
+        let before = StompFront::write(links, id, |front, out| {
+            let before = out.len();
+            if let Some(receipt) = &frame.receipt {
+                front.machine.receipt(receipt, out);
+            }
+            before
+        });
+        before.unwrap_or_default()
     }
 
     /// `x-last-value:only`: one MESSAGE comes, which is the last value or, with `x-last-value:none`, says that there is none,
@@ -82,9 +100,11 @@ impl StompFront {
         let mut address = String::new();
         topic_address(topic, front.settings.dialect, &front.tenant, &mut address);
         let ticket = front.reads.add(frame.id.as_deref().unwrap_or_default(), &frame.destination)?;
+        let before = StompFront::write_receipt(links, id, frame);
         if kernel.read_last_value(session, id, ticket, &address, now, links) {
             return Ok(());
         }
+        links.take_back(id, before);
         if let Some(front) = StompFront::of(links, id) {
             front.reads.take(ticket);
         }
@@ -353,7 +373,7 @@ impl StompFront {
         if let Some(line) = line {
             kernel.close_line(session, line, now, links);
         }
-        let forgets = is_true(&frame.headers, &["durable"]);
+        let forgets = is_true(&frame.headers, &["durable", "persistent"]);
         let durable = ended.and_then(|ended| ended.durable).filter(|_| forgets);
         let Some(queue) = of_client.or(durable.map(String::from)) else { return Ok(()) };
         match kernel.delete_queue(session, &queue, false, false, now, links) {
@@ -393,7 +413,7 @@ fn first<'b>(headers: &Headers<'b>, names: &[&str]) -> Option<Cow<'b, str>> {
 }
 
 fn is_true(headers: &Headers<'_>, names: &[&str]) -> bool {
-    first(headers, names).is_some_and(|value| value == "true")
+    first(headers, names).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
 }
 
 fn number<N: std::str::FromStr>(headers: &Headers<'_>, names: &[&str]) -> Result<Option<N>, Trouble> {

@@ -308,3 +308,58 @@ fn a_consumer_that_falls_silent_in_a_group_loses_its_channel_and_nothing_else() 
     assert_eq!(world.device_got(device).len(), 300, "all of them");
     world.channel(frozen, 2);
 }
+
+#[test]
+fn asking_for_a_queue_keeps_it_from_ending() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare_args(who, "q", |table| {
+        table.i64("x-expires", 1000);
+    });
+    let ask = queue::Declare { queue: "q", passive: true, ..Default::default() };
+    for _ in 0..3 {
+        world.wait(Span::from_millis(700));
+        let said = world.declare_with(who, &ask);
+        assert!(matches!(&said[..], [Said::Declared { .. }]), "{said:?}");
+    }
+    world.wait(Span::from_millis(2500));
+    let said = world.declare_with(who, &ask);
+    assert!(matches!(&said[..], [Said::ChannelClosed { code: 404, .. }]), "{said:?}");
+}
+
+#[test]
+fn queues_that_share_the_credit_of_a_channel_take_turns() {
+    let mut world = World::new();
+    let who = world.connect();
+    for queue in ["a", "b", "c"] {
+        world.declare(who, queue);
+        for _ in 0..10 {
+            world.publish(who, "", queue, queue);
+        }
+    }
+    qos(&mut world, who, 1, true);
+    for queue in ["a", "b", "c"] {
+        world.consume_with(who, &basic::Consume { queue, consumer_tag: queue, ..Default::default() });
+    }
+    let mut order = String::new();
+    loop {
+        let got = world.got(who);
+        let [only] = &got[..] else {
+            assert_eq!(got, []);
+            break;
+        };
+        order.push_str(only.text());
+        world.ack(who, only.tag, false);
+    }
+    assert_eq!(order, "abc".repeat(10));
+}
+
+#[test]
+fn a_queue_that_another_protocol_made_is_declared_as_it_is() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.device("d"));
+    // A group that takes from a queue has it made.
+    world.device_subscribes(device, "$share/g/$q/work");
+    let said = world.declare_with(who, &queue::Declare { queue: "work", durable: true, ..Default::default() });
+    assert_eq!(said, [Said::Declared { queue: "work".into(), messages: 0, consumers: 1 }]);
+}

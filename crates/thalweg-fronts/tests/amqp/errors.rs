@@ -55,6 +55,17 @@ fn what_differs_from_what_exists_fails_its_precondition() {
 }
 
 #[test]
+fn a_queue_that_is_not_exclusive_cannot_be_declared_so() {
+    let text = "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be \
+                originally declared on another connection or the exclusive property value does not match that of the \
+                original declaration.";
+    for durable in [false, true] {
+        let declare = queue::Declare { queue: "q", exclusive: true, durable, ..Default::default() };
+        is_told(Method::QueueDeclare(declare), 405, text);
+    }
+}
+
+#[test]
 fn what_is_in_use_stays() {
     is_told(
         Method::QueueDelete(queue::Delete { queue: "used", if_unused: true, ..Default::default() }),
@@ -96,7 +107,7 @@ fn reserved_names_and_the_default_exchange_are_the_brokers() {
 #[test]
 fn what_we_have_not_is_said_so() {
     let kind = exchange::Declare { exchange: "y", kind: "odd", ..Default::default() };
-    is_told(Method::ExchangeDeclare(kind), 503, "COMMAND_INVALID - unknown exchange type 'odd'");
+    is_told(Method::ExchangeDeclare(kind), 406, "PRECONDITION_FAILED - unknown exchange type 'odd'");
     let qos = basic::Qos { prefetch_size: 1000, prefetch_count: 0, global: false };
     is_told(Method::BasicQos(qos), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (1000)");
     is_told(Method::BasicRecover(basic::Recover { requeue: false }), 540, "NOT_IMPLEMENTED - requeue=false");

@@ -3,6 +3,7 @@
 use crate::world::{Said, World};
 use thalweg_amqp::methods::{basic, confirm, tx};
 use thalweg_amqp::{BasicProperties, ContentHeader, Method, MethodId, ReplyCode};
+use thalweg_model::Span;
 
 #[test]
 fn publishes_and_settlements_happen_when_they_are_committed() {
@@ -88,5 +89,23 @@ fn what_a_channel_has_not_committed_when_it_closes_never_happens() {
     }
     world.says(who, |machine, up| machine.method(2, &Method::TxCommit(tx::Commit), up));
     assert_eq!(world.get(other, "q").expect("committed").text(), "later");
+    assert_eq!(world.get(other, "q"), None);
+}
+
+#[test]
+fn a_message_lives_from_the_commit_on() {
+    let mut world = World::new();
+    let (who, other) = (world.connect(), world.connect());
+    world.declare(other, "q");
+    world.call(who, &Method::TxSelect(tx::Select));
+    let properties = BasicProperties { expiration: Some("1000"), ..BasicProperties::default() };
+    for text in ["taken", "late"] {
+        world.publish_with(who, &basic::Publish { routing_key: "q", ..Default::default() }, &properties, text);
+    }
+    world.wait(Span::from_millis(5000));
+    assert_eq!(world.call(who, &Method::TxCommit(tx::Commit)), [Said::Done("tx.commit-ok")]);
+    world.wait(Span::from_millis(900));
+    assert_eq!(world.get(other, "q").expect("it lives").text(), "taken");
+    world.wait(Span::from_millis(200));
     assert_eq!(world.get(other, "q"), None);
 }

@@ -261,3 +261,84 @@ fn a_receipt_waits_until_the_message_is_safe() {
     world.rest();
     assert_eq!(world.heard(who), Some(Heard::Receipt("safe".into())));
 }
+
+#[test]
+fn the_receipt_of_a_subscription_comes_before_its_first_message() {
+    for destination in ["/queue/q", "/topic/t"] {
+        let mut world = World::new();
+        let (sender, who) = (world.connect(), world.connect());
+        world.send_headers(sender, destination, "m", &[("persistent", "true"), ("retain", "set")]);
+        world.read(who, false);
+        let subscribe = format!("SUBSCRIBE\nid:1\ndestination:{destination}\nx-last-value:true\nreceipt:r\n\n\0");
+        world.writes(who, subscribe.as_bytes());
+        let unread = String::from_utf8(world.unread(who)).expect("text");
+        let commands: Vec<&str> = unread.split('\0').filter_map(|frame| frame.trim_start().lines().next()).collect();
+        assert_eq!(commands, ["RECEIPT", "MESSAGE"], "{destination}: {unread}");
+    }
+}
+
+#[test]
+fn the_receipt_of_a_read_comes_before_its_answer() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.read(who, false);
+    world.writes(who, b"SUBSCRIBE\nid:1\ndestination:/topic/t\nx-last-value:only\nreceipt:r\n\n\0");
+    let unread = String::from_utf8(world.unread(who)).expect("text");
+    assert!(unread.find("RECEIPT").expect("it comes") < unread.find("MESSAGE").expect("it comes"), "{unread}");
+}
+
+#[test]
+fn a_subscription_that_is_refused_has_no_receipt() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    let only = SubscribeOut {
+        id: Some("1"),
+        destination: "/queue/q",
+        headers: &[("activemq.exclusive", "true")],
+        ..SubscribeOut::default()
+    };
+    world.subscribe(one, &only);
+    world.refused(two, &only);
+}
+
+#[test]
+fn truths_may_begin_with_a_capital() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    let named = |id: &'static str| SubscribeOut {
+        id: Some(id),
+        destination: "/topic/t",
+        headers: &[("durable", "True"), ("auto-delete", "False")],
+        ..SubscribeOut::default()
+    };
+    world.subscribe(one, &named("d"));
+    world.lose(one);
+    world.send_headers(two, "/topic/t", "kept", &[("persistent", "True")]);
+    world.subscribe(two, &named("d"));
+    let got = world.message(two);
+    assert_eq!((got.text(), got.header("persistent")), ("kept", Some("true")));
+    let wrong = SubscribeOut { id: Some("w"), headers: &[("durable", "yes")], ..named("w") };
+    let (_, body) = world.refused(two, &wrong);
+    assert!(body.contains("header 'durable' is 'yes'"), "{body}");
+}
+
+#[test]
+fn a_persistent_subscription_is_a_durable_one() {
+    let mut world = World::new();
+    let (one, two) = (world.connect(), world.connect());
+    let persistent = SubscribeOut {
+        id: Some("d"),
+        destination: "/topic/t",
+        headers: &[("persistent", "true")],
+        ..SubscribeOut::default()
+    };
+    world.subscribe(one, &persistent);
+    world.lose(one);
+    world.send(two, "/topic/t", "kept");
+    world.subscribe(two, &persistent);
+    assert_eq!(world.texts(two), ["kept"]);
+    world.unsubscribe(two, "d", &[("persistent", "true")]);
+    world.send(two, "/topic/t", "nobody's");
+    world.subscribe(two, &persistent);
+    assert_eq!(world.texts(two), [""; 0], "UNSUBSCRIBE has deleted its queue");
+}

@@ -212,3 +212,20 @@ fn a_1_0_client_may_leave_out_the_id() {
     send_numbers(&mut world, 1);
     assert_eq!(world.texts(who), [""; 0]);
 }
+
+#[test]
+fn what_python_writes_for_false_is_false_and_nonsense_is_an_error() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.subscribe(who, &taking(AckMode::ClientIndividual, &[]));
+    send_numbers(&mut world, 1);
+    let got = world.message(who);
+    world.writes(who, format!("NACK\nid:{}\nrequeue:False\n\n\0", got.ack.expect("1.2")).as_bytes());
+    assert_eq!(world.texts(who), [""; 0], "it is rejected and does not come again");
+    send_numbers(&mut world, 1);
+    let got = world.message(who);
+    world.writes(who, format!("NACK\nid:{}\nrequeue:no\nreceipt:r\n\n\0", got.ack.expect("1.2")).as_bytes());
+    let (_, body) = world.hears_error(who, Some("r"));
+    assert!(body.contains("header 'requeue' is 'no'"), "{body}");
+    assert_eq!(left(&mut world), [("0".to_owned(), true)]);
+}

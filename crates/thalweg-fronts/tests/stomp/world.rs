@@ -317,6 +317,13 @@ impl World {
         link.map_or(0, |link| link.waiting())
     }
 
+    /// What is written for a client that does not read.
+    pub fn unread(&mut self, who: Who) -> Vec<u8> {
+        let pipe = &self.pipes[self.clients[who.0].pipe];
+        let link = pipe.link.and_then(|link| self.shards[pipe.shard].links.get_mut(link));
+        link.expect("open").sendable().to_vec()
+    }
+
     /// Goes without a word.
     pub fn lose(&mut self, who: Who) {
         let pipe = self.clients[who.0].pipe;

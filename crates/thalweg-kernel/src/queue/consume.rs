@@ -166,8 +166,7 @@ impl Kernel {
     }
 
     pub(super) fn pump_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
-        let sources: Vec<Source> =
-            self.line(id, line).map_or_else(Vec::new, |line| line.consumers.iter().map(|it| it.source).collect());
+        let sources: Vec<Source> = self.line(id, line).map_or_else(Vec::new, |line| line.sources_in_turn().collect());
         for source in sources {
             self.pump_source(source, now, fx);
         }

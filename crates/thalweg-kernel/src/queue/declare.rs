@@ -146,6 +146,13 @@ impl Kernel {
         self.queue(index).map(Queue::status).ok_or(Refusal::NoQueue)
     }
 
+    /// Counts as a use of a queue that ends when it is not used: [`QueueLimits::idle_expiry`] starts anew.
+    pub fn note_queue_use(&mut self, address: &str, now: Time) {
+        if let Some(queue) = self.find_queue(address).and_then(|index| self.queue_mut(index)) {
+            queue.used = now;
+        }
+    }
+
     /// The bounds and choices of a queue.
     pub fn queue_limits(&self, address: &str) -> Option<&QueueLimits> {
         self.queue(self.find_queue(address)?).map(|queue| &queue.limits)
@@ -313,9 +320,9 @@ fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {
     let (known, said) = (&queue.limits, &spec.limits);
     match () {
         // An exclusive queue is never written down, whatever was said.
+        () if queue.owner.is_some() != spec.exclusive => Some("exclusive"),
         () if queue.owner.is_none() && queue.durable_declared != spec.durable => Some("durable"),
         () if queue.auto_delete != spec.auto_delete => Some("auto_delete"),
-        () if queue.owner.is_some() != spec.exclusive => Some("exclusive"),
         () if known.label != said.label => Some("label"),
         () if known.message_ttl != said.message_ttl => Some("message_ttl"),
         () if known.idle_expiry != said.idle_expiry => Some("idle_expiry"),

@@ -302,6 +302,7 @@ impl Kernel {
             return Ok(HandedOver::Done(item));
         }
         if number != 0 {
+            line.served_last = number;
             line.in_flight += 1;
             if let Some(consumer) = line.consumer_mut(number) {
                 consumer.in_flight += 1;

@@ -27,6 +27,8 @@ pub(super) struct Line {
     /// By rising tag.
     pub(super) unsettled: VecDeque<Unsettled>,
     pub(super) consumers: Vec<LineConsumer>,
+    /// The consumer that was served last.
+    pub(super) served_last: u32,
     /// The one message that is being asked for is settled when sent.
     pub(super) takes_blindly: bool,
 }
@@ -103,6 +105,7 @@ impl Lines {
                     tag_last: 0,
                     unsettled: VecDeque::new(),
                     consumers: Vec::new(),
+                    served_last: 0,
                     takes_blindly: false,
                 };
                 self.lines.insert(at, line);
@@ -139,6 +142,13 @@ impl Lines {
 }
 
 impl Line {
+    /// The sources of its consumers, beginning behind the one that was served last.
+    pub(super) fn sources_in_turn(&self) -> impl Iterator<Item = Source> {
+        let next = self.consumers.iter().position(|it| it.number == self.served_last).map_or(0, |at| at + 1);
+        let (before, after) = self.consumers.split_at(next);
+        after.iter().chain(before).map(|it| it.source)
+    }
+
     pub(super) fn consumer(&self, number: u32) -> Option<&LineConsumer> {
         self.consumers.iter().find(|consumer| consumer.number == number)
     }

@@ -42,7 +42,7 @@ pub struct QueueLimits {
     pub single_active: bool,
     /// Deliveries of a message before it is given up.
     pub deliveries_max: Option<u32>,
-    /// What kind of queue its maker called it; compared and shown, nothing else.
+    /// What kind of queue its maker called it, empty for the usual kind; compared and shown, nothing else.
     pub label: Box<str>,
 }
 

@@ -115,7 +115,8 @@ impl Kernel {
                 Step::Publish(message, others, stamp) => {
                     let expires = message.expires();
                     let draft = Draft {
-                        expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+                        // A message lives from the commit on.
+                        expires_in: (expires != Time::NEVER).then(|| expires.since(message.ingress())),
                         stamp,
                         ..Draft::of(&message)
                     };

@@ -131,12 +131,10 @@ impl Kernel {
         if let Some(line) = self.line(id, line)
             && line.credit > 0
         {
-            // What the line has in common may have kept any of its consumers waiting.
-            for consumer in &line.consumers {
-                if !sources.contains(&consumer.source) {
-                    sources.push(consumer.source);
-                }
-            }
+            // What the line has in common may have kept any of its consumers waiting: they take turns.
+            let mut turns: Sources = line.sources_in_turn().collect();
+            turns.extend(sources.into_iter().filter(|source| !line.consumers.iter().any(|it| it.source == *source)));
+            sources = turns;
         }
         for source in sources {
             self.pump_source(source, now, fx);

@@ -318,7 +318,8 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits) {
                     dead_letter.key = Some(value.into());
                 }
             }
-            "label" => limits.label = value.into(),
+            // Journals of earlier versions name the kind that needs no name.
+            "label" if value != "classic" => limits.label = value.into(),
             _ => {}
         }
     });

@@ -404,3 +404,13 @@ fn a_long_queue_is_purged_and_deleted_whole() {
         assert_eq!((world.entries_written(), world.groups_written()), (0, 0));
     }
 }
+
+#[test]
+fn a_queue_that_was_written_down_as_classic_is_of_the_usual_kind() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.queue(client, "old", &Terms::durable().with(|limits| limits.label = "classic".into()));
+    world.restart();
+    let client = world.connect("c");
+    assert_eq!(world.declare(client, "old", &Terms::durable()).map(|status| status.existed), Ok(true));
+}

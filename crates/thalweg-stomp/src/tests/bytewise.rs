@@ -68,7 +68,7 @@ fn a_fault_is_the_same_fault_and_gets_the_same_answer_one_byte_at_a_time() {
     let connect = lines.iter().find(|line| line.mark == Mark::Canonical).expect("a CONNECT").bytes.clone();
     for line in lines.iter().filter(|line| line.side == Side::Client && matches!(line.mark, Mark::Faulty(_))) {
         for before in [&connect[..], &[]] {
-            let input = [before, &line.bytes, b"\0more"].concat();
+            let input = [before, &line.bytes, b"\0more\n"].concat();
             let whole = server_hears(&input, false);
             assert!(whole.0.1.is_err(), "line {}", line.number);
             assert_eq!(whole, server_hears(&input, true), "line {}", line.number);

@@ -188,3 +188,13 @@ fn only_1_2_is_told_what_to_call_a_message_in_ack() {
         assert_eq!(m.ack.as_deref(), (version == Version::V12).then_some("a"), "{version}");
     }
 }
+
+/// A client that writes its frames with a NUL too many, as some with a buffer of C strings do.
+#[test]
+fn a_nul_between_frames_is_passed_over() {
+    let (_, mut server) = pair(Version::V12);
+    for frame in [&b"\0SEND\ndestination:d\n\nx\0"[..], b"\n\0\r\n\0SEND\ndestination:d\n\nx\0"] {
+        assert!(matches!(server_event(&mut server, frame), Event::Send(send) if send.body == b"x"));
+    }
+    assert!(matches!(server_event(&mut server, b"\0"), Event::HeartBeat));
+}
