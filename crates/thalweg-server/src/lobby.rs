@@ -7,6 +7,7 @@ mod accept;
 mod address;
 mod arrival;
 mod counters;
+mod places;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -42,8 +43,11 @@ pub enum Route {
 pub struct LobbySettings {
     /// Connections open at once on all listeners together; beyond it a new one is closed at once.
     pub connections_max: usize,
-    /// Connections in the lobby at once; beyond it a new one is accepted and closed at once.
+    /// Connections of one listener in the lobby at once. Beyond it a new one is accepted, and either it or the oldest one
+    /// of the network with most is closed at once.
     pub handshakes_max: usize,
+    /// How long a connection in a full lobby can say nothing before it makes room for any other.
+    pub silence_max: Duration,
     /// Time from the accept until the routing key is known.
     pub connect_timeout: Duration,
     /// Protocol bytes that are read while the routing key is looked for; beyond it the connection is handed over with
@@ -56,11 +60,15 @@ impl Default for LobbySettings {
         LobbySettings {
             connections_max: 1_000_000,
             handshakes_max: 20_000,
+            silence_max: SILENCE_MAX,
             connect_timeout: Duration::from_secs(10),
             connect_bytes_max: 64 * 1024 + 1_024,
         }
     }
 }
+
+/// A peer that is not silent answers within the time of a slow way there and back.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// A running lobby. Dropping it stops the thread; connections that were handed over live on.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use crate::config::{self, Config};
 use crate::datagram::DatagramSpec;
 use crate::journal::JournalSettings;
 use crate::listen::{Bind, ListenerSpec};
-use crate::lobby::{LobbySettings, Route};
+use crate::lobby::{LobbySettings, Route, SILENCE_MAX};
 use crate::transport::dtls::{DtlsAcceptor, DtlsFault, DtlsFiles};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
@@ -504,6 +504,7 @@ pub(crate) fn lobby_settings(config: &Config) -> LobbySettings {
     LobbySettings {
         connections_max: config.limits.connections_max,
         handshakes_max: config.limits.handshakes_max,
+        silence_max: SILENCE_MAX,
         connect_timeout: duration(config.limits.connect_timeout),
         connect_bytes_max: config.limits.connect_bytes_max,
     }

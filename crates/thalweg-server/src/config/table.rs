@@ -247,16 +247,18 @@ keys! {
          must be as high (ulimit -n).";
     broker limits.connections_per_address_max: Count { min: 1, max: 10_000_000 },
         default "off" none "off", NewConnections;
-        "Most connections at once from one IP address on one listener. Keep it off behind NAT or a proxy without PROXY \
-         protocol.";
+        "Most connections at once from one IP address, or from one IPv6 /64, on one listener. Keep it off behind NAT or a \
+         proxy without PROXY protocol.";
     broker limits.connect_rate: Rate, default "off" none "off", NewConnections;
         "Connections accepted per second on each listener. Those above it wait in the system's accept queue.";
     broker limits.connect_timeout: seconds(1, 3600), default "10s", NewConnections;
         "Time from accept until PROXY header, TLS, WebSocket upgrade and the client's CONNECT (AMQP: everything up to \
          `connection.open`) must be complete. Then the connection is closed.";
     broker limits.handshakes_max: Count { min: 1, max: 1_000_000 }, default "1024", NewConnections;
-        "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once, so that a storm of \
-         reconnects cannot take memory or time from connected clients. When reached, new ones are closed at accept.";
+        "Connections that may be in TLS handshake, WebSocket upgrade or before CONNECT at once on each listener, so that a \
+         storm of reconnects cannot take memory or time from connected clients. When reached, the address (IPv6: /64) \
+         with most of them gives one up for a new one of an address with fewer: the one that was silent for longest. \
+         Otherwise new ones are closed at accept unless that one was silent for a second.";
     broker limits.connect_bytes_max: Size { min: 4 * KIB, max: 16 * MIB }, default "128KiB", Restart;
         "Most bytes that a peer may send before it is logged in: the CONNECT packet of MQTT with its will, and each AUTH \
          packet before CONNACK; the CONNECT frame of STOMP. What is longer is refused (MQTT 5: \"packet too large\") and \

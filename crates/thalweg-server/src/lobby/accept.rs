@@ -12,6 +12,8 @@ use super::{Slot, Socket};
 use crate::listen::{ListenSocket, Listener, ListenerSpec};
 
 pub(super) struct Door {
+    /// Known by this for ever; another listener may have its token later.
+    pub(super) serial: u64,
     listener: Listener,
     occupancy: Arc<Occupancy>,
     bucket: Bucket,
@@ -34,6 +36,7 @@ pub(super) enum Accepted {
 
 impl Door {
     pub(super) fn new(
+        serial: u64,
         mut listener: Listener,
         occupancy: Occupancy,
         registry: &Registry,
@@ -45,7 +48,7 @@ impl Door {
             ListenSocket::Unix(socket) => registry.register(socket, token, Interest::READABLE)?,
         }
         let bucket = Bucket::new(&listener.spec, now);
-        Ok(Door { listener, occupancy: Arc::new(occupancy), bucket, paused_until: None, is_ready: true })
+        Ok(Door { serial, listener, occupancy: Arc::new(occupancy), bucket, paused_until: None, is_ready: true })
     }
 
     pub(super) fn name(&self) -> &str {

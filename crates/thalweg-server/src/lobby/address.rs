@@ -1,4 +1,4 @@
-//! How many connections are open: on a listener, and from one address. The count lives as long as its [`Slot`], which
+//! How many connections are open: on a listener, and from one network. The count lives as long as its [`Slot`], which
 //! travels with the connection to whichever thread closes it.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub(super) struct Occupancy {
     open: AtomicUsize,
     /// Open on all listeners together.
     total: Arc<AtomicUsize>,
-    by_address: Mutex<HashMap<IpAddr, usize>>,
+    by_network: Mutex<HashMap<IpAddr, usize>>,
 }
 
 impl Occupancy {
@@ -36,7 +36,7 @@ impl Occupancy {
         }
         self.open.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(1, Ordering::Relaxed);
-        Some(Slot { occupancy: self.clone(), address: None })
+        Some(Slot { occupancy: self.clone(), network: None })
     }
 }
 
@@ -44,22 +44,23 @@ impl Occupancy {
 #[derive(Debug)]
 pub struct Slot {
     occupancy: Arc<Occupancy>,
-    address: Option<IpAddr>,
+    network: Option<IpAddr>,
 }
 
 impl Slot {
-    /// Counts the connection for `address`, too; false when `max` (0: no limit) are open from there.
+    /// Counts the connection for the network of `address`, too; false when `max` (0: no limit) are open from there.
     pub(super) fn occupy(&mut self, address: IpAddr, max: usize) -> bool {
-        if max == 0 || self.address.is_some() {
+        if max == 0 || self.network.is_some() {
             return true;
         }
-        let mut by_address = self.occupancy.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = by_address.entry(address).or_default();
+        let mut by_network = self.occupancy.by_network.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = network_of(address);
+        let open = by_network.entry(network).or_default();
         if *open >= max {
             return false;
         }
         *open += 1;
-        self.address = Some(address);
+        self.network = Some(network);
         true
     }
 }
@@ -68,12 +69,12 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.occupancy.open.fetch_sub(1, Ordering::Relaxed);
         self.occupancy.total.fetch_sub(1, Ordering::Relaxed);
-        let Some(address) = self.address else { return };
-        let mut by_address = self.occupancy.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = by_address.get_mut(&address) {
+        let Some(network) = self.network else { return };
+        let mut by_network = self.occupancy.by_network.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = by_network.get_mut(&network) {
             *open -= 1;
             if *open == 0 {
-                by_address.remove(&address);
+                by_network.remove(&network);
             }
         }
     }

@@ -35,11 +35,14 @@ counters! {
     delivered,
     /// Connections in the lobby now (a gauge).
     waiting,
-    /// Refused: `handshakes_max` connections were in the lobby.
+    /// Refused: `handshakes_max` connections of the listener were in the lobby.
     refused_handshakes,
+    /// Dropped: `handshakes_max` connections of the listener were in the lobby, most of them of this one's network, and a
+    /// peer of another network came, or this one was silent.
+    displaced,
     /// Refused: as many were open as the listener's or the lobby's `connections_max` allows.
     refused_connections,
-    /// Refused: one address had its `connections_per_address_max` open.
+    /// Refused: one network had its `connections_per_address_max` open.
     refused_address,
     /// Refused: the process or the system is out of file descriptors.
     refused_descriptors,

@@ -1,5 +1,6 @@
 //! A lobby on loopback. Clients block with a timeout; nothing sleeps.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -240,7 +241,7 @@ fn whoever_says_too_little_is_dropped_at_the_timeout_and_others_are_not() {
 
 #[test]
 fn a_storm_beyond_handshakes_max_is_refused_at_once_and_counted() {
-    let bench = bench(tcp("mqtt"), LobbySettings { handshakes_max: 4, ..LobbySettings::default() });
+    let bench = bench(tcp("mqtt"), full_with(4));
     let mut waiting: Vec<_> = (0..4).map(|_| bench.connect()).collect();
     for _ in 0..60 {
         assert_eq!(read_to_end(bench.connect()), b"");
@@ -253,6 +254,158 @@ fn a_storm_beyond_handshakes_max_is_refused_at_once_and_counted() {
     next.write_all(HELLO).unwrap();
     bench.arrival();
     assert_eq!((bench.counts().accepted, bench.counts().delivered), (65, 2));
+}
+
+/// So many places on each listener, and nobody counts as silent.
+fn full_with(handshakes_max: usize) -> LobbySettings {
+    LobbySettings { handshakes_max, silence_max: Duration::MAX, ..LobbySettings::default() }
+}
+
+/// Connects from another address of this machine, which is another network.
+fn connect_from(address: &str, to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(address.parse().unwrap(), 0).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let is_open = matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+    is_open
+}
+
+#[test]
+fn in_a_full_lobby_the_network_with_most_makes_room_for_another() {
+    let bench = bench(tcp("mqtt"), full_with(6));
+    let mut silent: VecDeque<_> = (0..6).map(|_| bench.connect()).collect();
+    bench.until(|counts| counts.waiting == 6);
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        let mut client = connect_from("127.0.0.2", bench.address);
+        // It is said in two parts, so that it needs a place.
+        client.write_all(&HELLO[..2]).unwrap();
+        others.push(client);
+        assert_eq!(read_to_end(silent.pop_front().unwrap()), b"", "the oldest goes");
+    }
+    assert!(silent.iter().all(is_open), "and nobody else");
+    // Now both have three.
+    assert_eq!(read_to_end(connect_from("127.0.0.2", bench.address)), b"");
+    assert_eq!(read_to_end(bench.connect()), b"");
+    let third = connect_from("127.0.0.3", bench.address);
+    assert_eq!(read_to_end(silent.pop_front().unwrap()), b"", "of two with as many the one that was silent for longer");
+    for mut client in others.into_iter().chain(silent).chain([third]) {
+        let rest = if is_of(&client, "127.0.0.2") { &HELLO[2..] } else { HELLO };
+        client.write_all(rest).unwrap();
+        assert_eq!(bench.arrival().1.input, HELLO);
+    }
+    let counts = bench.counts();
+    assert_eq!((counts.displaced, counts.refused_handshakes, counts.timed_out, counts.hung_up), (4, 2, 0, 0));
+    assert_eq!((counts.accepted, counts.delivered), (12, 6));
+}
+
+fn is_of(client: &TcpStream, address: &str) -> bool {
+    client.local_addr().unwrap().ip().to_string() == address
+}
+
+/// A listener with TLS: its answer to a first flight says that the lobby has heard it.
+fn tls_bench(folder: &Folder, spec: ListenerSpec, settings: LobbySettings) -> (Bench, TlsConnector) {
+    let authority = Authority::new(folder, "authority");
+    let files = server_files(folder, &authority, ClientCertificates::None);
+    let tls = Some(Arc::new(TlsAcceptor::new(files).unwrap()));
+    let files = TlsClientFiles { ca: Some(authority.file.clone()), identity: None, insecure: false };
+    (bench(ListenerSpec { tls, ..spec }, settings), TlsConnector::new(&files).unwrap())
+}
+
+/// Says `first` and then a ClientHello, and waits until that was heard.
+fn is_heard(mut client: &TcpStream, first: &str, connector: &TlsConnector) {
+    let Transport::Filtered(mut filters) = Filtered::stack(Some(connector.connect("localhost").unwrap()), None) else {
+        panic!("filters")
+    };
+    let mut wire = first.as_bytes().to_vec();
+    filters.take_output(&mut wire);
+    client.write_all(&wire).unwrap();
+    client.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn who_says_something_is_not_the_oldest_any_more() {
+    let folder = Folder::new();
+    let (bench, connector) = tls_bench(&folder, tcp("mqtts"), full_with(3));
+    let clients: Vec<_> = (0..3).map(|_| bench.connect()).collect();
+    bench.until(|counts| counts.waiting == 3);
+    is_heard(&clients[0], "", &connector);
+    let _other = connect_from("127.0.0.2", bench.address);
+    assert_eq!(read_to_end(&clients[1]), b"");
+    assert!(is_open(&clients[2]));
+    assert_eq!(bench.counts().displaced, 1);
+}
+
+#[test]
+fn whoever_is_silent_makes_room_for_anybody() {
+    let bench = bench(tcp("mqtt"), LobbySettings { silence_max: Duration::ZERO, ..full_with(2) });
+    let mut clients: VecDeque<_> = (0..2).map(|_| bench.connect()).collect();
+    for _ in 0..4 {
+        clients.push_back(bench.connect());
+        assert_eq!(read_to_end(clients.pop_front().unwrap()), b"");
+    }
+    assert!(clients.iter().all(is_open));
+    assert_eq!((bench.counts().displaced, bench.counts().refused_handshakes), (4, 0));
+}
+
+#[test]
+fn each_listener_has_places_of_its_own() {
+    let bench = bench(tcp("mqtt"), full_with(2));
+    let other = Listener::bind(tcp("other")).unwrap();
+    let address = other.local_address().unwrap();
+    bench.lobby.reload(LobbyReload { add: vec![other], ..LobbyReload::default() });
+    let full: Vec<_> = (0..2).map(|_| bench.connect()).collect();
+    assert_eq!(read_to_end(bench.connect()), b"");
+    let client = connect(address);
+    bench.until(|counts| counts.waiting == 3);
+    // A listener of the same name begins anew; who waits for the old one stays.
+    bench.lobby.reload(LobbyReload { add: vec![Listener::bind(tcp("mqtt")).unwrap()], ..LobbyReload::default() });
+    bench.until(|_| TcpStream::connect(bench.address).is_err());
+    for (waiting, name) in full.iter().zip(["mqtt", "mqtt"]).chain([(&client, "other")]) {
+        in_pieces(waiting, HELLO);
+        assert_eq!(&*bench.arrival().1.peer.listener.name, name);
+    }
+    bench.until(|counts| counts.waiting == 0);
+    assert_eq!(bench.counts().displaced, 0);
+}
+
+#[test]
+fn behind_a_balancer_the_network_of_the_header_counts() {
+    let folder = Folder::new();
+    let spec = ListenerSpec { proxy: Some(believed()), ..tcp("mqtts") };
+    let (bench, connector) = tls_bench(&folder, spec, full_with(3));
+    let clients: Vec<_> = ["192.0.2.8", "192.0.2.7", "192.0.2.7"]
+        .iter()
+        .map(|source| {
+            let client = bench.connect();
+            is_heard(&client, &format!("PROXY TCP4 {source} 198.51.100.9 1 2\r\n"), &connector);
+            client
+        })
+        .collect();
+    let _newcomer = bench.connect();
+    // 192.0.2.7 has two, and its older one ends: behind what the peer was told comes the end of the stream.
+    read_to_end(&clients[1]);
+    assert_eq!((bench.counts().displaced, bench.counts().refused_handshakes), (1, 0));
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_count_as_one() {
+    let occupancy = Arc::new(address::Occupancy::new(&Arc::default()));
+    let mut slots: Vec<_> = (0..3).map(|_| occupancy.enter(9, 9).unwrap()).collect();
+    let admitted: Vec<_> = ["2001:db8::1", "2001:db8::2:3", "2001:db8:0:1::1"]
+        .iter()
+        .zip(&mut slots)
+        .map(|(address, slot)| slot.occupy(address.parse().unwrap(), 1))
+        .collect();
+    assert_eq!(admitted, [true, false, true]);
 }
 
 #[test]

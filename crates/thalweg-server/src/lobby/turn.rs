@@ -15,8 +15,9 @@ use slab::Slab;
 use tracing::{debug, error, warn};
 
 use super::accept::{Accepted, Door};
-use super::address::Occupancy;
+use super::address::{Occupancy, network_of};
 use super::counters::count;
+use super::places::{Place, Places, Room};
 use super::waiting::{Step, Waiting, Why};
 use super::{Command, Deliver, LobbyCounters, LobbyReload, LobbySettings, Socket};
 use crate::listen::Listener;
@@ -35,7 +36,8 @@ pub(super) struct Turns {
     spare: Option<std::fs::File>,
     /// When an accept that failed was last logged: under pressure they fail many times a second.
     complained_at: Option<Instant>,
-    waiting: Slab<(u64, Waiting)>,
+    waiting: Slab<(Place, Waiting)>,
+    places: Places,
     /// Who waits since when, oldest first. The timeout is the same for all, so this is the order of deadlines, too.
     /// Whoever left is skipped: the serial number says whether a place in the slab has a new tenant.
     line: VecDeque<(Instant, usize, u64)>,
@@ -64,6 +66,7 @@ impl Turns {
             spare: spare(),
             complained_at: None,
             waiting: Slab::new(),
+            places: Places::default(),
             line: VecDeque::new(),
             serial_next: 0,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
@@ -75,9 +78,17 @@ impl Turns {
     }
 
     pub(super) fn add(&mut self, listener: Listener) -> io::Result<()> {
+        let serial = self.serial();
         let entry = self.doors.vacant_entry();
         let token = door_token(entry.key());
-        entry.insert(Door::new(listener, Occupancy::new(&self.open), self.poll.registry(), token, Instant::now())?);
+        entry.insert(Door::new(
+            serial,
+            listener,
+            Occupancy::new(&self.open),
+            self.poll.registry(),
+            token,
+            Instant::now(),
+        )?);
         Ok(())
     }
 
@@ -104,7 +115,7 @@ impl Turns {
                             door.is_ready = true;
                         }
                     }
-                    Token(token) => self.advance(token / 2),
+                    Token(token) => self.advance(token / 2, now),
                 }
             }
             // Those who wait come before those who come: else a storm starves the handshakes it consists of.
@@ -214,7 +225,10 @@ impl Turns {
         let Some(door) = self.doors.get(key) else { return };
         let counters = &self.counters;
         count(&counters.accepted);
-        if self.waiting.len() >= self.settings.handshakes_max {
+        let network = address.map(|address| network_of(address.ip()));
+        let LobbySettings { handshakes_max, silence_max, .. } = self.settings;
+        let room = self.places.room(door.serial, network, handshakes_max, silence_max, now);
+        if room == Room::Full {
             return count(&counters.refused_handshakes);
         }
         let Some(slot) = door.enter(self.settings.connections_max) else { return count(&counters.refused_connections) };
@@ -228,30 +242,59 @@ impl Turns {
         if !waiting.occupy() {
             return count(&counters.refused_address);
         }
-        // In a storm the first packet is often there already: then the poll need not hear of this socket at all.
+        let door = door.serial;
+        // In a storm the first packet is often there already: then the poll need not hear of this socket at all, and
+        // nobody has to make room.
         let step = waiting.advance(&mut self.buffer, &self.settings);
         match step {
             Step::Wait | Step::Explain(_) => {
-                let serial = self.serial_next;
-                self.serial_next += 1;
-                let key = self.waiting.insert((serial, waiting));
-                self.line.push_back((now, key, serial));
-                self.settle(key, step);
+                if let Room::Instead(other) = room
+                    && let Some(other) = self.take_out(other)
+                {
+                    count(&self.counters.displaced);
+                    let (name, address) = (other.listener_name(), other.address());
+                    debug!("listener `{name}`: connection from {address:?} makes room for another in the full lobby");
+                }
+                let network = waiting.address().map(|address| network_of(address.ip()));
+                let place = Place { serial: self.serial(), door, network, heard_at: now };
+                let key = self.waiting.insert((place, waiting));
+                self.places.enter(&place, key);
+                self.line.push_back((now, key, place.serial));
+                self.settle(key, step, now);
             }
             Step::Deliver { key, routed } => self.hand_over(waiting, key, routed),
             Step::Drop(why) => self.count_dropped(why),
         }
     }
 
-    fn advance(&mut self, key: usize) {
-        if let Some((_, waiting)) = self.waiting.get_mut(key) {
-            let step = waiting.advance(&mut self.buffer, &self.settings);
-            self.settle(key, step);
+    fn advance(&mut self, key: usize, now: Instant) {
+        let Some((place, waiting)) = self.waiting.get_mut(key) else { return };
+        let bytes_before = waiting.wire_bytes();
+        let step = waiting.advance(&mut self.buffer, &self.settings);
+        if waiting.wire_bytes() > bytes_before {
+            self.places.leave(place);
+            // A PROXY header says who it really is.
+            place.network = waiting.address().map(|address| network_of(address.ip()));
+            place.heard_at = now;
+            self.places.enter(place, key);
         }
+        self.settle(key, step, now);
+    }
+
+    /// Ends a connection's stay in the lobby.
+    fn take_out(&mut self, key: usize) -> Option<Waiting> {
+        let (place, waiting) = self.waiting.try_remove(key)?;
+        self.places.leave(&place);
+        Some(waiting)
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.serial_next += 1;
+        self.serial_next
     }
 
     /// Does what a step asks for with a connection that is in the slab.
-    fn settle(&mut self, key: usize, step: Step) {
+    fn settle(&mut self, key: usize, step: Step, now: Instant) {
         match step {
             Step::Wait => self.watch(key),
             Step::Explain(fault) => {
@@ -261,16 +304,16 @@ impl Turns {
                     debug!("listener `{name}`: connection from {address:?} refused: {fault}");
                 }
                 // Sends the words, and reads on: no event would tell again of what the peer sent meanwhile.
-                self.advance(key);
+                self.advance(key, now);
             }
             Step::Deliver { key: route, routed } => {
-                if let Some((_, waiting)) = self.waiting.try_remove(key) {
+                if let Some(waiting) = self.take_out(key) {
                     self.hand_over(waiting, route, routed);
                 }
             }
             Step::Drop(why) => {
                 self.count_dropped(why);
-                self.waiting.try_remove(key);
+                self.take_out(key);
             }
         }
     }
@@ -279,7 +322,7 @@ impl Turns {
         let Some((_, waiting)) = self.waiting.get_mut(key) else { return };
         if let Err(failure) = waiting.watch(self.poll.registry(), Token(key * 2)) {
             warn!("a connection cannot be watched and is dropped: {failure}");
-            self.waiting.try_remove(key);
+            self.take_out(key);
             count(&self.counters.failed_accepts);
         }
     }
@@ -296,7 +339,7 @@ impl Turns {
         match why {
             Why::HungUp => count(&self.counters.hung_up),
             Why::Oversized => count(&self.counters.oversized),
-            Why::Address => count(&self.counters.refused_address),
+            Why::Network => count(&self.counters.refused_address),
             Why::Explained => {}
         }
     }
@@ -311,13 +354,13 @@ impl Turns {
 
     fn drop_late(&mut self, now: Instant) {
         while let Some(&(since, key, serial)) = self.line.front() {
-            let is_there = self.waiting.get(key).is_some_and(|(tenant, _)| *tenant == serial);
+            let is_there = self.waiting.get(key).is_some_and(|(place, _)| place.serial == serial);
             if is_there && now < since + self.settings.connect_timeout {
                 break;
             }
             self.line.pop_front();
             if is_there
-                && let Some((_, waiting)) = self.waiting.try_remove(key)
+                && let Some(waiting) = self.take_out(key)
                 && !waiting.is_explained()
             {
                 count(&self.counters.timed_out);
@@ -328,7 +371,7 @@ impl Turns {
         // Those who left behind somebody slow are forgotten now and then, so that the line stays as short as the crowd.
         if self.line.len() > 2 * self.waiting.len() + LINE_SLACK {
             let waiting = &self.waiting;
-            self.line.retain(|&(_, key, serial)| waiting.get(key).is_some_and(|(tenant, _)| *tenant == serial));
+            self.line.retain(|&(_, key, serial)| waiting.get(key).is_some_and(|(place, _)| place.serial == serial));
         }
     }
 

@@ -64,8 +64,8 @@ pub(super) enum Why {
     HungUp,
     /// More wire bytes than any handshake needs.
     Oversized,
-    /// Too many connections from its address.
-    Address,
+    /// Too many connections from its network.
+    Network,
     /// It had been refused before, and now it is gone.
     Explained,
 }
@@ -110,6 +110,11 @@ impl Waiting {
 
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Bytes that came so far.
+    pub(super) fn wire_bytes(&self) -> usize {
+        self.wire_bytes
     }
 
     /// Reads and writes until the socket has nothing more, or the connection is ready to go.
@@ -178,7 +183,7 @@ impl Waiting {
         // `LOCAL` and `UNKNOWN` name nobody: then the balancer's own address stands.
         self.address = proxied.source.or(self.address);
         if !self.occupy() {
-            return Step::Drop(Why::Address);
+            return Step::Drop(Why::Network);
         }
         if rest.is_empty() { Step::Wait } else { self.take_wire(&rest, settings) }
     }
@@ -212,7 +217,7 @@ impl Waiting {
         }
     }
 
-    /// Counts the connection for its address; false when there are too many. Behind a balancer the address is known
+    /// Counts the connection for its network; false when there are too many. Behind a balancer the address is known
     /// only after the PROXY header.
     pub(super) fn occupy(&mut self) -> bool {
         match self.address {
