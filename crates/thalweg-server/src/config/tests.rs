@@ -667,7 +667,7 @@ fn every_key_can_be_explained_with_its_value_and_origin() {
     assert_eq!(
         config.explain(&origins, "queue.messages_max").expect("a key"),
         "queue.messages_max\n    Most messages that wait for one session. Then `queue.overflow` decides.\n  \
-         takes       a whole number from 1 to 1000000000000\n  default     100000\n  value       7 (thalweg.toml:2)\n  \
+         takes       a whole number from 1 to 1000000000\n  default     100000000\n  value       7 (thalweg.toml:2)\n  \
          a change    applies at once after a reload\n  environment THALWEG_QUEUE__MESSAGES_MAX\n"
     );
     let table = config.explain(&origins, "listeners.mqtt.tls").expect("a table");
