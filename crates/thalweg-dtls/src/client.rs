@@ -250,8 +250,8 @@ impl ClientSide {
                 let mut reader = Reader::new(piece.bytes);
                 let cookie = reader.u16().and_then(|_| bytes8(&mut reader)).unwrap_or_default();
                 // Another one is asked for when ours has grown old on its way (RFC 6347 §4.2.1); the same one again is
-                // a repetition.
-                if !cookie.is_empty() && cookie != self.cookie {
+                // a repetition, and one that comes before the last hello has left answers none.
+                if !cookie.is_empty() && cookie != self.cookie && self.out.is_empty() {
                     self.cookie = cookie.to_vec();
                     self.next_receive = piece.sequence.wrapping_add(1);
                     self.wait = WAIT_FIRST;

@@ -61,6 +61,19 @@ fn a_cookie_is_brought_back_once_with_the_same_random() {
     assert_eq!(client.take_datagram(), None);
 }
 
+/// Or one datagram from anywhere would have us send thousands.
+#[test]
+fn a_datagram_with_many_cookies_brings_one_hello() {
+    let mut client = client();
+    client.take_datagram().expect("a hello");
+    let asks: Vec<u8> =
+        (0..100).flat_map(|cookie| handshake(message::HELLO_VERIFY_REQUEST, 0, &[0xfe, 0xff, 1, cookie])).collect();
+    client.handle_datagram(&asks, Time::from_secs(100), &mut |_| unreachable!("nothing is said yet")).expect("legal");
+    let (_, second) = hello(&client.take_datagram().expect("a hello with the first cookie"));
+    assert_eq!(second[34..37], [0, 1, 0]);
+    assert_eq!(client.take_datagram(), None);
+}
+
 #[test]
 fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
     let hello_done = handshake(message::SERVER_HELLO_DONE, 0, &[]);

@@ -301,8 +301,18 @@ impl ServerSide {
     /// Appends a datagram with a text for a peer to `datagram`. It is at most [`RECORD_OVERHEAD_MAX`](crate::RECORD_OVERHEAD_MAX) longer than the
     /// text.
     pub fn encrypt(&mut self, to: SocketAddr, text: &[u8], datagram: &mut Vec<u8>) -> Result<(), NotSent> {
+        self.seal(to, content::APPLICATION_DATA, text, datagram)
+    }
+
+    pub(crate) fn seal(
+        &mut self,
+        to: SocketAddr,
+        content: u8,
+        text: &[u8],
+        datagram: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
         let association = self.peers.place(&to).and_then(|place| self.peers.association(place)).ok_or(NotSent)?;
-        let fits = text.len() <= PLAIN_MAX && association.seal(content::APPLICATION_DATA, text, datagram);
+        let fits = text.len() <= PLAIN_MAX && association.seal(content, text, datagram);
         if fits { Ok(()) } else { Err(NotSent) }
     }
 

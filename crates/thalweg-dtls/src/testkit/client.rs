@@ -162,6 +162,10 @@ impl Client {
         self.out.push(record);
     }
 
+    pub fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
     pub fn send_text(&mut self, text: &[u8]) {
         self.send_record(content::APPLICATION_DATA, true, text);
     }
@@ -201,7 +205,7 @@ impl Client {
                 let mut reader = Reader::new(piece.bytes);
                 reader.u16();
                 self.cookie = bytes8(&mut reader).unwrap().to_vec();
-                self.next_receive = piece.sequence + 1;
+                self.next_receive = piece.sequence.wrapping_add(1);
                 self.say_hello();
             }
             return;

@@ -3,3 +3,4 @@
 
 pub mod certificate;
 pub mod client;
+pub mod fuzz;
