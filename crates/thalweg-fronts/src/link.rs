@@ -4,7 +4,7 @@ mod held;
 mod output;
 
 use crate::amqp::AmqpFront;
-use crate::batch::Gathering;
+use crate::batch::{Batch, Gathering};
 use crate::coap::{self, CoapFront, CoapStreamFront, Told};
 use crate::mqtt::MqttFront;
 use crate::probe::{Mark, Probe};
@@ -124,7 +124,7 @@ pub struct Links {
     /// Bytes written since the last [`Links::take_dirty`].
     unflushed: usize,
     /// A link is above its own high-water mark, which is low so that it is flushed often.
-    is_short_full: bool,
+    flush_first: bool,
     /// Links whose output was above the high-water mark while the current input was handled.
     congested: Vec<LinkId>,
     logins: Vec<(LinkId, LoginAsk)>,
@@ -156,7 +156,7 @@ impl Links {
             limits,
             dirty: Vec::new(),
             unflushed: 0,
-            is_short_full: false,
+            flush_first: false,
             congested: Vec::new(),
             logins: Vec::new(),
             outbox: Vec::new(),
@@ -303,7 +303,7 @@ impl Links {
     ) -> Driven {
         let mut consumed = 0;
         let stopped = loop {
-            if self.should_flush() || self.is_batch_large() {
+            if self.should_flush() {
                 break Stopped::FlushFirst;
             }
             let Some(link) = self.get_mut(id) else { break Stopped::Hold };
@@ -442,7 +442,7 @@ impl Links {
         std::mem::swap(&mut self.dirty, into);
         self.dirty.clear();
         self.unflushed = 0;
-        self.is_short_full = false;
+        self.flush_first = false;
         for id in into.iter() {
             if let Some(link) = self.get_mut(*id) {
                 link.dirty = false;
@@ -453,7 +453,7 @@ impl Links {
     /// Whether so much waits to be flushed that it should be flushed before more is written.
     #[inline]
     pub fn should_flush(&self) -> bool {
-        self.unflushed >= self.limits.unflushed_max || self.is_short_full
+        self.unflushed >= self.limits.unflushed_max || self.flush_first
     }
 
     /// Whether any link has something to flush.
@@ -694,6 +694,8 @@ impl Effects for Links {
     fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
         let before = self.batch.number();
         let spot = self.batch.persist(record, safety);
+        // Checked here and not with each packet: most publishes persist nothing.
+        self.flush_first |= spot.offset as usize > Batch::LARGE_BYTES;
         if spot.batch != before {
             self.batch_was_cut(before);
         }
@@ -842,7 +844,7 @@ impl Links {
         if waiting <= self.limits.output_high.min(high) {
             return Sent::Room;
         }
-        self.is_short_full |= high != usize::MAX;
+        self.flush_first |= high != usize::MAX;
         if self.congested.last() != Some(&id) {
             self.congested.push(id);
         }

@@ -73,6 +73,10 @@ impl Kernel {
         }
         let ticket = draft.ticket;
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
+        if draft.reliability == Reliability::AtMostOnce {
+            // Not refused for full receivers, and its publisher does not wait for them.
+            return Published { outcome: self.publish_unheld(id, &draft, now, fx), pause_until };
+        }
         self.crowd = Crowd::default();
         let outcome = self.publish_unheld(id, &draft, now, fx);
         let mut published = Published { outcome, pause_until };
