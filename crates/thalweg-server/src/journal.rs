@@ -5,9 +5,10 @@
 //! through their mailboxes what became of them.
 
 use crate::shard::{Committed, Mailbox, ToShard};
+use crate::threads::{self, OnFailure, PanicGuard};
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,7 +74,6 @@ pub(crate) struct Counters {
     checkpoint_bytes: AtomicU64,
     fetched: AtomicU64,
     unreadable: AtomicU64,
-    failed: AtomicBool,
     fill: Mutex<Fill>,
     recovered: Mutex<RecoveredCounts>,
 }
@@ -197,12 +197,13 @@ impl Opened {
         move |place, len| read(&inventory, place, len)
     }
 
-    /// Starts the threads. `on_failure` is called once, if writing fails for good.
+    /// Starts the threads. `on_failure` is called if writing fails for good, or a thread panics. The thread that makes spare
+    /// files is left out: without it the journal makes its segments itself.
     pub(crate) fn start(
         self,
         settings: &JournalSettings,
         shards: Vec<Mailbox>,
-        on_failure: impl Fn(&str) + Send + 'static,
+        on_failure: &OnFailure,
     ) -> std::io::Result<(Arc<Journal>, CommitterHandle, JournalThreads)> {
         let Opened { log, archive, recovered, .. } = self;
         let inventory = log.inventory();
@@ -215,14 +216,18 @@ impl Opened {
             ..CheckpointSettings::default()
         };
         let (durable, counted) = (inventory.clone(), counters.clone());
-        let on_round = move |round: &Result<thalweg_store::Round, _>| match round {
-            Ok(round) => {
-                tracing::debug!("{round}");
-                counted.checkpoints.fetch_add(1, Ordering::Relaxed);
-                counted.checkpoint_nanos.fetch_add(round.took.as_nanos() as u64, Ordering::Relaxed);
-                counted.checkpoint_bytes.store(round.bytes, Ordering::Relaxed);
+        let guard = PanicGuard::new(on_failure);
+        let on_round = move |round: &Result<thalweg_store::Round, _>| {
+            let _reports = &guard;
+            match round {
+                Ok(round) => {
+                    tracing::debug!("{round}");
+                    counted.checkpoints.fetch_add(1, Ordering::Relaxed);
+                    counted.checkpoint_nanos.fetch_add(round.took.as_nanos() as u64, Ordering::Relaxed);
+                    counted.checkpoint_bytes.store(round.bytes, Ordering::Relaxed);
+                }
+                Err(error) => tracing::error!("no checkpoint could be made, so that old segments stay: {error}"),
             }
-            Err(error) => tracing::error!("no checkpoint could be made, so that old segments stay: {error}"),
         };
         let checkpointer =
             Checkpointer::start(archive, inventory.clone(), checkpoints, move || durable.durable(), on_round)?;
@@ -237,6 +242,7 @@ impl Opened {
         let metered = Metered { log, counters: counters.clone() };
         let mut news: Vec<Committed> = shards.iter().map(|_| Committed::default()).collect();
         let counted = counters.clone();
+        let guard = PanicGuard::new(on_failure);
         let on_event = move |event: Event<'_>| match event {
             Event::Written { shard, written, spent, sync_follows } => {
                 let at = usize::from(shard);
@@ -276,9 +282,8 @@ impl Opened {
                 }
             }
             Event::Failed(error) => {
-                counted.failed.store(true, Ordering::Relaxed);
                 tracing::error!("the journal has failed, nothing is acknowledged any more: {error}");
-                on_failure(&error.to_string());
+                guard.report("the journal", error.to_string());
             }
             _ => {}
         };
@@ -295,8 +300,7 @@ impl Opened {
             committer: handle.clone(),
             counters: counters.clone(),
         });
-        let fetcher = std::thread::Builder::new().name("fetcher".into());
-        let fetcher = fetcher.spawn(move || {
+        let fetcher = threads::spawn("fetcher", on_failure, move || {
             for (mailbox, Fetch { holder, question, places }) in receiver {
                 let messages: Vec<_> = places.iter().map(|(place, len)| read(&inventory, *place, *len)).collect();
                 counters.fetched.fetch_add(messages.len() as u64, Ordering::Relaxed);
@@ -409,9 +413,9 @@ impl Journal {
         self.checkpointer.backup(disk).map_err(|error| error.to_string())
     }
 
-    /// Whether writing has failed for good.
+    /// Whether writing has failed for good, or the committer has panicked.
     pub(crate) fn has_failed(&self) -> bool {
-        self.counters.failed.load(Ordering::Relaxed)
+        self.committer.has_failed()
     }
 
     /// How it is.
@@ -420,7 +424,7 @@ impl Journal {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (fill, recovered) = (*lock(&counters.fill), *lock(&counters.recovered));
         JournalStatus {
-            state: match (counters.failed.load(Ordering::Relaxed), fill.full, fill.pressed) {
+            state: match (self.has_failed(), fill.full, fill.pressed) {
                 (true, ..) => "failed",
                 (_, true, _) => "full",
                 (_, _, true) => "pressed",

@@ -3,6 +3,7 @@
 
 use crate::observer::Observer;
 use crate::shard::{Mailbox, short_of};
+use crate::threads::{self, OnFailure};
 use crate::transport::dtls::DtlsAcceptor;
 use crate::transport::tls::{TlsAcceptor, TlsFiles};
 use std::fs;
@@ -28,11 +29,10 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn start(observer: Observer, duties: Duties) -> std::io::Result<Keeper> {
+    pub(crate) fn start(observer: Observer, duties: Duties, on_failure: &OnFailure) -> std::io::Result<Keeper> {
         let (sender, receiver) = mpsc::channel();
         let mut rounds = Rounds::new(observer, duties);
-        let thread = std::thread::Builder::new().name("keeper".into());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn("keeper", on_failure, move || {
             loop {
                 match receiver.recv_timeout(EVERY) {
                     Ok(duties) => rounds.change(duties),

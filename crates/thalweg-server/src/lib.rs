@@ -23,13 +23,15 @@ mod settings;
 mod shard;
 pub mod stages;
 mod sys;
+mod threads;
 pub mod transport;
 
 pub use datagram::DatagramCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
 pub use observer::{Inside, ListenerView, Observer};
-pub use server::{OnFailure, Server, StartError, StartOptions};
+pub use server::{Server, StartError, StartOptions};
 pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};
 pub use thalweg_dtls::Counts as DtlsCounts;
 pub use thalweg_fronts::LoadCounts;
 pub use thalweg_fronts::coap::CoapCounts;
+pub use threads::{EXIT_PANICKED, OnFailure, ServerFailure, end_process_on_panic};

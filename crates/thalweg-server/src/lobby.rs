@@ -25,6 +25,7 @@ pub use arrival::{Arrival, Deliver, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
 
 use crate::listen::{Listener, ListenerSpec};
+use crate::threads::{self, OnFailure};
 
 /// What the first protocol bytes say about where a connection belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,7 @@ impl Lobby {
         listeners: Vec<Listener>,
         settings: LobbySettings,
         deliver: Box<dyn Deliver>,
+        on_failure: &OnFailure,
     ) -> io::Result<LobbyHandle> {
         let counters = Arc::new(LobbyCounters::default());
         let (commands, received) = mpsc::channel();
@@ -125,7 +127,7 @@ impl Lobby {
         for listener in listeners {
             turns.add(listener)?;
         }
-        let thread = std::thread::Builder::new().name("lobby".into()).spawn(move || turns.run())?;
+        let thread = threads::spawn("lobby", on_failure, move || turns.run())?;
         Ok(LobbyHandle { commands, waker, counters, thread: Some(thread) })
     }
 }

@@ -11,6 +11,7 @@ use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
 use crate::settings::{self, DtlsAcceptors, ShardSettings};
 use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
+use crate::threads::{self, OnFailure};
 use crate::transport::dtls::DtlsAcceptor;
 use crate::transport::tls::TlsAcceptor;
 use std::fmt;
@@ -39,13 +40,10 @@ impl std::error::Error for StartError {}
 pub struct StartOptions {
     /// Whether a damaged journal is used without what is damaged. What is missing is logged and set aside.
     pub repair: bool,
-    /// Called once, on a thread of the server's, if the journal fails for good: nothing is acknowledged any more, and the
-    /// process should end.
+    /// Called if the journal fails for good, or a thread of the server panics: what needs that part does not work any more,
+    /// and the process should end. [`end_process_on_panic`](crate::end_process_on_panic) ends it before a panic comes here.
     pub on_failure: Option<OnFailure>,
 }
-
-/// Hears why.
-pub type OnFailure = Box<dyn Fn(&str) + Send>;
 
 /// A running server. Dropping it stops it.
 pub struct Server {
@@ -93,7 +91,8 @@ impl Server {
         let one = |what: &str, error: &dyn fmt::Display| {
             vec![StartError(format!("{what}: {error}; the operating system is at fault, check its limits"))]
         };
-        let pool = VaultPool::new(vault.clone(), VAULT_THREADS_DEFAULT, VAULT_QUEUE_LIMIT_DEFAULT)
+        let on_failure = options.on_failure.unwrap_or_else(|| Arc::new(|_| ()));
+        let pool = VaultPool::new(vault.clone(), VAULT_THREADS_DEFAULT, VAULT_QUEUE_LIMIT_DEFAULT, &on_failure)
             .map_err(|error| one("cannot start the vault's threads", &error))?;
         let pool = Arc::new(pool);
         let logins = Arc::downgrade(&pool);
@@ -107,15 +106,14 @@ impl Server {
         let (mut journal, mut committer, mut threads, mut restored) = (None, None, None, None);
         if let (Some(mut opened), Some(settings)) = (opened, &journal_settings) {
             restored = Some((opened.take_parts(count as u16), opened.reader()));
-            let on_failure = options.on_failure.unwrap_or_else(|| Box::new(|_| ()));
-            let started = opened.start(settings, mailboxes.to_vec(), on_failure);
+            let started = opened.start(settings, mailboxes.to_vec(), &on_failure);
             let (running, handle, running_threads) =
                 started.map_err(|error| one("cannot start the journal's threads", &error))?;
             threads = Some(running_threads);
             committer = Some((running.clone(), handle));
             journal = Some(running);
         }
-        let shards = start_shards(&config, halves, &vault, pool, &committer, &dtls)
+        let shards = start_shards(&config, halves, &vault, pool, &committer, &dtls, &on_failure)
             .map_err(|error| one("cannot start the shards' threads", &error))?;
         drop(committer);
         if let Some((parts, reader)) = restored {
@@ -125,7 +123,7 @@ impl Server {
             open_ports(&mailboxes, &spec, sockets);
         }
         let deliver = Box::new(Usher { shards: mailboxes.clone(), next: AtomicUsize::new(0) });
-        let lobby = Lobby::start(listeners, settings::lobby_settings(&config), deliver)
+        let lobby = Lobby::start(listeners, settings::lobby_settings(&config), deliver, &on_failure)
             .map_err(|error| one("cannot start the lobby's thread", &error))?;
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         let overall = Arc::new(Overall {
@@ -139,7 +137,8 @@ impl Server {
         let observer = Observer { shards: mailboxes, overall, journal, logins };
         watched.push(watched_access(&config, secret, &vault, &observer, &dtls));
         let duties = Duties { sys_every: sys_every(&config), watched };
-        let keeper = Keeper::start(observer.clone(), duties).map_err(|error| one("cannot start a thread", &error))?;
+        let keeper = Keeper::start(observer.clone(), duties, &on_failure)
+            .map_err(|error| one("cannot start a thread", &error))?;
         let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
         Ok(Server { observer, vault, secret, lobby, listening, dtls, admin_tls, shards, keeper, journal, config })
     }
@@ -461,12 +460,13 @@ fn start_shards(
     pool: Arc<VaultPool>,
     journal: &Option<(Arc<Journal>, CommitterHandle)>,
     dtls: &DtlsAcceptors,
+    on_failure: &OnFailure,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let count = halves.len();
     let mailboxes: Vec<Mailbox> = halves.iter().map(|half| half.mailbox.clone()).collect();
     let settings = ShardSettings::new(config, count, anonymous_is_free(vault), dtls);
     let seed = crate::random::u64();
-    let mut threads = Vec::new();
+    let mut running = Vec::new();
     for (number, Half { poll, mail, sleeping, mailbox }) in halves.into_iter().enumerate() {
         let mut door = Door::new(pool.clone(), mailbox);
         door.set_settings(settings.door.clone());
@@ -481,10 +481,9 @@ fn start_shards(
             seed,
             commits: Commits::new(journal.clone(), count),
         };
-        let thread = std::thread::Builder::new().name(format!("shard-{number}"));
-        threads.push(thread.spawn(move || Shard::new(parts).run())?);
+        running.push(threads::spawn(format!("shard-{number}"), on_failure, move || Shard::new(parts).run())?);
     }
-    Ok(threads)
+    Ok(running)
 }
 
 /// Has each shard take up its part of what the last run left, and waits until all routes are known everywhere and what

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use thalweg_admin::{AdminHandle, AdminSettings, AdminTokens};
 use thalweg_server::config::{Config, Reload};
-use thalweg_server::{OnFailure, Server, StartOptions};
+use thalweg_server::{OnFailure, Server, ServerFailure, StartOptions, end_process_on_panic};
 use tracing::{error, info, warn};
 
 use crate::admin_api::secret_in;
@@ -20,6 +20,8 @@ use crate::log::{self, Level};
 
 /// Runs the broker until it is asked to stop.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    // The broker does not live on without one of its threads.
+    end_process_on_panic();
     let (config, origins) = load(&args.config)?;
     let unreadable = config.unreadable_files(&origins);
     if !unreadable.is_empty() {
@@ -51,25 +53,26 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     info!("stopped");
     match failure.get() {
         None => Ok(()),
-        Some(why) => Err(journal_failure(why)),
+        Some(why) => Err(in_full(why)),
     }
 }
 
-fn journal_failure(why: &str) -> Failure {
-    Failure::new(format!("the journal failed: {why}"))
+fn in_full(failure: &ServerFailure) -> Failure {
+    Failure::new(failure.to_string())
         .mend("Look at the system's log and at the disk, then start again: what was acknowledged is there")
 }
 
-/// What happens when the journal fails for good: nothing can be acknowledged any more, so the process must not go on.
-fn on_failure(failure: Arc<OnceLock<String>>) -> OnFailure {
-    Box::new(move |why| {
+/// What happens when the journal fails for good: nothing can be acknowledged any more, so the process must not go on. A
+/// thread that panics does not come here, because that ends the process at once.
+fn on_failure(failure: Arc<OnceLock<ServerFailure>>) -> OnFailure {
+    Arc::new(move |why| {
         // The first failure is the one to tell.
-        let _ = failure.set(why.to_owned());
-        let why = why.to_owned();
+        let _ = failure.set(why.clone());
+        let why = why.clone();
         // An end in order needs shards that answer; it must come to an end even if they wait for the disk.
         let watch = std::thread::Builder::new().name("last-resort".into()).spawn(move || {
             std::thread::sleep(PATIENCE_AFTER_FAILURE);
-            eprintln!("{}", journal_failure(&why));
+            eprintln!("{}", in_full(&why));
             std::process::exit(i32::from(EXIT_FAILED));
         });
         let asked = signal_hook::low_level::raise(SIGTERM);
@@ -87,7 +90,7 @@ struct Broker {
 }
 
 impl Broker {
-    fn start(config: Config, repair: bool, failure: Arc<OnceLock<String>>) -> Result<Broker, Failure> {
+    fn start(config: Config, repair: bool, failure: Arc<OnceLock<ServerFailure>>) -> Result<Broker, Failure> {
         let options = StartOptions { repair, on_failure: Some(on_failure(failure)) };
         let server =
             Server::start_with(config.clone(), options).map_err(|errors| in_words(errors).code(EXIT_FAILED))?;

@@ -7,11 +7,11 @@ use super::failures::{Failures, Lines, LogLine};
 use super::fair_queue::{Asker, Bounds, FairQueue, Verdict};
 use super::{Login, LoginRequest, Moment, Refusal, RefusalReason, Vault};
 use crate::lobby::network_of;
+use crate::threads::{self, OnFailure};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -23,8 +23,8 @@ pub type Reply = Box<dyn FnOnce(Result<Login, Refusal>) + Send>;
 
 /// Threads around one [`Vault`], with a bounded queue in front of them.
 ///
-/// Every queued request is answered exactly once, also when the pool shuts down or a check panics, unless it was
-/// abandoned. Dropping the pool shuts it down, which joins the threads: a reply must not own the pool.
+/// Every queued request is answered exactly once, also when the pool shuts down, unless it was abandoned. Dropping the
+/// pool shuts it down, which joins the threads: a reply must not own the pool.
 pub struct VaultPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -74,8 +74,9 @@ struct Waiting {
 }
 
 impl VaultPool {
-    /// Starts `threads` (at least one) threads; at most `queue_limit` requests wait for them.
-    pub fn new(vault: Arc<Vault>, threads: usize, queue_limit: usize) -> std::io::Result<Self> {
+    /// Starts `count` (at least one) threads; at most `queue_limit` requests wait for them. `on_failure` is called if one
+    /// panics.
+    pub fn new(vault: Arc<Vault>, count: usize, queue_limit: usize, on_failure: &OnFailure) -> std::io::Result<Self> {
         let state = State {
             queue: FairQueue::new(Bounds { count: queue_limit, bytes: QUEUE_BYTES_MAX }),
             failures: Failures::default(),
@@ -88,11 +89,10 @@ impl VaultPool {
             Arc::new(Shared { vault, state: Mutex::new(state), work: Condvar::new(), hasher: RandomState::new() });
         // Threads join the pool as they start, so that a failure to start the next one stops the earlier ones.
         let mut pool = VaultPool { shared, threads: Vec::new() };
-        for index in 0..threads.max(1) {
+        for index in 0..count.max(1) {
             let shared = pool.shared.clone();
-            let thread =
-                std::thread::Builder::new().name(format!("vault-{index}")).spawn(move || shared.work_until_closed())?;
-            pool.threads.push(thread);
+            let work = move || shared.work_until_closed();
+            pool.threads.push(threads::spawn(format!("vault-{index}"), on_failure, work)?);
         }
         Ok(pool)
     }
@@ -125,7 +125,7 @@ impl VaultPool {
             if !abandoned.load(Ordering::Relaxed) {
                 let refusal = Refusal::about(&request, RefusalReason::Unavailable, "too many log-ins wait");
                 shared.note_refusal(&request, &refusal, moment.instant);
-                answer(reply, Err(refusal));
+                reply(Err(refusal));
             }
         }
         None
@@ -190,10 +190,10 @@ impl Drop for VaultPool {
         };
         self.shared.work.notify_all();
         for Waiting { reply, .. } in waiting {
-            answer(reply, Err(shutting_down()));
+            reply(Err(shutting_down()));
         }
         for thread in self.threads.drain(..) {
-            // A vault thread catches panics of its work; one that ended anyhow has nothing left to say.
+            // A panic was reported by the thread itself.
             let _ = thread.join();
         }
     }
@@ -202,13 +202,9 @@ impl Drop for VaultPool {
 impl Shared {
     fn work_until_closed(&self) {
         while let Some(Waiting { request, reply, .. }) = self.next() {
-            let verdict = catch_unwind(AssertUnwindSafe(|| self.vault.check_at(&request, Moment::now())));
-            let verdict = verdict.unwrap_or_else(|_| {
-                let words = "checking the credentials failed: a bug in the broker";
-                Err(Refusal::about(&request, RefusalReason::Unavailable, words))
-            });
+            let verdict = self.vault.check_at(&request, Moment::now());
             self.take_note(&request, &verdict, Instant::now());
-            answer(reply, verdict);
+            reply(verdict);
         }
     }
 
@@ -286,9 +282,4 @@ impl Shared {
 
 fn shutting_down() -> Refusal {
     Refusal::new(RefusalReason::Unavailable, "the broker is shutting down")
-}
-
-/// A reply that panics must not take a vault thread, and with it a share of all later logins, along.
-fn answer(reply: Reply, verdict: Result<Login, Refusal>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| reply(verdict)));
 }

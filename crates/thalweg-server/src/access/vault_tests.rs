@@ -2,6 +2,7 @@
 
 use super::super::{Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool, password_file};
 use super::*;
+use crate::threads::tests::failures;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -261,7 +262,7 @@ fn ask(pool: &VaultPool, request: LoginRequest, reply: Reply) -> Option<Result<L
 /// A pool whose only thread stands still in a reply until the sender goes.
 fn held_up(files: &Files, queue_limit: usize) -> (VaultPool, mpsc::Sender<()>) {
     let vault = Arc::new(Vault::load(&files.settings()).expect("loads"));
-    let pool = VaultPool::new(vault, 1, queue_limit).expect("starts");
+    let pool = VaultPool::new(vault, 1, queue_limit, &failures().0).expect("starts");
     let (hold, held) = mpsc::channel::<()>();
     let (busy, is_busy) = mpsc::channel();
     let block = Box::new(move |_: Result<Login, Refusal>| {
@@ -280,7 +281,8 @@ fn from(network: u8, user: &str) -> LoginRequest {
 #[test]
 fn the_pool_answers_every_accepted_request_once() {
     let files = Files::new();
-    let pool = VaultPool::new(Arc::new(Vault::load(&files.settings()).expect("loads")), 2, 64).expect("starts");
+    let pool =
+        VaultPool::new(Arc::new(Vault::load(&files.settings()).expect("loads")), 2, 64, &failures().0).expect("starts");
     let (sender, receiver) = mpsc::channel();
     for number in 0..50 {
         let is_right = number % 2 == 0;
@@ -381,16 +383,13 @@ fn a_full_pool_says_so_to_who_asks_most_and_a_closing_one_answers_what_waits() {
 }
 
 #[test]
-fn a_reply_that_panics_does_not_cost_a_thread() {
+fn a_thread_that_panics_is_reported() {
     let files = Files::new();
-    let pool = VaultPool::new(Arc::new(Vault::load(&files.settings()).expect("loads")), 1, 8).expect("starts");
+    let (on_failure, failures) = failures();
+    let vault = Arc::new(Vault::load(&files.settings()).expect("loads"));
+    let pool = VaultPool::new(vault, 1, 8, &on_failure).expect("starts");
     // `resume_unwind` unwinds like a panic, without its message in the test output.
     let unwinding = Box::new(|_: Result<Login, Refusal>| std::panic::resume_unwind(Box::new("a bug elsewhere")));
     assert!(ask(&pool, request(Some("alice"), Some("wrong")), unwinding).is_none());
-    let (sender, receiver) = mpsc::channel();
-    let reply = move |verdict: Result<Login, Refusal>| {
-        let _ = sender.send(verdict.is_ok());
-    };
-    assert!(ask(&pool, request(Some("alice"), Some("correct horse")), Box::new(reply)).is_none());
-    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(true));
+    assert_eq!(failures.recv_timeout(PATIENCE).map(|failure| failure.what), Ok("thread vault-0".to_owned()));
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::listen::Bind;
+use crate::threads::tests::failures;
 use crate::transport::certificates::{Authority, Folder, server_files};
 use crate::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
@@ -51,7 +52,7 @@ fn bench(spec: ListenerSpec, settings: LobbySettings) -> Bench {
     let listener = Listener::bind(spec).unwrap();
     let address = listener.local_address().unwrap_or_else(|| "127.0.0.1:0".parse().unwrap());
     let (sender, arrivals) = mpsc::channel();
-    let lobby = Lobby::start(vec![listener], settings, Box::new(Deliveries(sender))).unwrap();
+    let lobby = Lobby::start(vec![listener], settings, Box::new(Deliveries(sender)), &failures().0).unwrap();
     Bench { lobby, arrivals, address }
 }
 
@@ -642,4 +643,26 @@ fn when_descriptors_run_out_peers_are_turned_away_at_once_and_later_served_again
     drop(child.stdin.take());
     let said: Vec<_> = lines.collect();
     assert!(child.wait().unwrap().success(), "{said:?}");
+}
+
+/// A place where nobody arrives.
+struct Abyss;
+
+impl Deliver for Abyss {
+    fn deliver(&self, _: u64, _: Arrival) {
+        // Unwinds like a panic, without its message in the test output.
+        std::panic::resume_unwind(Box::new("a bug elsewhere"));
+    }
+}
+
+#[test]
+fn a_lobby_that_panics_is_reported() {
+    let (on_failure, failures) = failures();
+    let listener = Listener::bind(tcp("mqtt")).unwrap();
+    let address = listener.local_address().unwrap();
+    let lobby = Lobby::start(vec![listener], LobbySettings::default(), Box::new(Abyss), &on_failure).unwrap();
+    let mut client = connect(address);
+    client.write_all(HELLO).unwrap();
+    assert_eq!(failures.recv_timeout(PATIENCE).map(|failure| failure.what), Ok("thread lobby".to_owned()));
+    lobby.stop();
 }

@@ -99,9 +99,8 @@ impl Turns {
             if let Err(failure) = self.poll.poll(&mut events, timeout)
                 && failure.kind() != ErrorKind::Interrupted
             {
-                // The descriptor is ours and valid, so this is a bug or a system beyond help.
-                error!("the lobby stops, no connection can come in any more: poll failed: {failure}");
-                return;
+                // The descriptor is ours and valid, so this is a bug, and without this thread nobody can connect.
+                panic!("poll failed: {failure}");
             }
             let now = Instant::now();
             if self.take_commands() {
