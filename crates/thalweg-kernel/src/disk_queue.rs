@@ -294,7 +294,7 @@ fn stored(entry: Entry, place: u64, len: u32) -> Stored {
         },
         reliability: entry.reliability,
         retain: entry.retain,
-        redelivered: entry.redelivered,
+        redelivered: entry.deliveries > 0,
         rare,
     }
 }
@@ -314,6 +314,6 @@ pub(crate) fn entry(stored: Stored, message: Message) -> Entry {
         of_group: false,
         reliability: stored.reliability,
         retain: stored.retain,
-        redelivered: stored.redelivered,
+        deliveries: u8::from(stored.redelivered),
     }
 }

@@ -117,7 +117,7 @@ impl Member {
     }
 
     /// A copy for this member.
-    pub(crate) fn entry(&self, group: u32, message: Message, redelivered: bool, upgrades: bool) -> Entry {
+    pub(crate) fn entry(&self, group: u32, message: Message, deliveries: u8, upgrades: bool) -> Entry {
         Entry {
             subscription_ids: if self.id == 0 { SubscriptionIds::None } else { SubscriptionIds::One(self.id) },
             group,
@@ -125,7 +125,7 @@ impl Member {
             of_group: false,
             reliability: self.reliability_of(&message, upgrades),
             retain: false,
-            redelivered,
+            deliveries,
             message,
         }
     }
@@ -134,7 +134,8 @@ impl Member {
 /// A message nobody could take yet.
 pub(crate) struct Waiting {
     pub(crate) message: Message,
-    pub(crate) redelivered: bool,
+    /// How often it was delivered to somebody who did not settle it.
+    pub(crate) deliveries: u8,
     /// Names it in the group's queue in the journal; 0 if it is not written down there.
     pub(crate) serial: u64,
     /// Since when.
@@ -146,8 +147,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn new(message: Message, serial: u64, redelivered: bool, since: Time) -> Self {
-        Waiting { message, redelivered, serial, since, errand: 0, back: 0 }
+    pub(crate) fn new(message: Message, serial: u64, deliveries: u8, since: Time) -> Self {
+        Waiting { message, deliveries, serial, since, errand: 0, back: 0 }
     }
 }
 
@@ -437,7 +438,7 @@ impl Kernel {
     ) {
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
         if group.owner == self.shard {
-            return self.offer(index, message, false, now, fx);
+            return self.offer(index, message, now, fx);
         }
         self.ledger.forwarded += 1;
         self.promises += 1;
@@ -454,7 +455,7 @@ impl Kernel {
     /// Another shard received a message for a group that is owned here.
     pub(crate) fn on_publish_to_group<E: Effects>(&mut self, key: &str, message: &Message, now: Time, fx: &mut E) {
         match self.group_by_key.get(key).copied() {
-            Some(index) => self.offer(index, message, false, now, fx),
+            Some(index) => self.offer(index, message, now, fx),
             None => {
                 // The last member left while the message was on its way.
                 self.book_routed(None, message.address());
@@ -474,13 +475,13 @@ impl Kernel {
     }
 
     /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
-    fn offer<E: Effects>(&mut self, index: u32, message: &Message, redelivered: bool, now: Time, fx: &mut E) {
+    fn offer<E: Effects>(&mut self, index: u32, message: &Message, now: Time, fx: &mut E) {
         self.book_routed(None, message.address());
         self.group_arrival(index, now);
         // What came before goes before.
         let is_behind =
             self.group_mut(index).is_some_and(|group| !group.waiting.is_empty()) && self.is_in_line(index, now);
-        let chosen = if is_behind { Chosen::Later } else { self.choose_member(index, message, redelivered, &[], now) };
+        let chosen = if is_behind { Chosen::Later } else { self.choose_member(index, message, false, &[], now) };
         let waits = matches!(chosen, Chosen::Later | Chosen::Bound);
         let upgrades = self.upgrades(index);
         if let Chosen::Member(member) = chosen {
@@ -491,13 +492,13 @@ impl Kernel {
                 if serial != 0 {
                     self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
                 }
-                let waiting = Waiting::new(message.clone(), serial, redelivered, now);
+                let waiting = Waiting::new(message.clone(), serial, 0, now);
                 return self.send_errand(index, member.session, waiting, now, fx);
             }
             if let Some(line) = member.line {
-                return self.offer_to_line(index, member.session, line, message, redelivered, 0, now, fx);
+                return self.offer_to_line(index, member.session, line, message, 0, 0, now, fx);
             }
-            return self.deliver_anew(index, &member, message, redelivered, now, fx);
+            return self.deliver_anew(index, &member, message, 0, now, fx);
         }
         if !waits && self.is_forbidden(index, message.address()) {
             // It must not stand in the way of what waits behind it.
@@ -534,7 +535,7 @@ impl Kernel {
             }
             let Some(group) = self.group_mut(index) else { return };
             group.waiting_bytes += bytes;
-            group.waiting.push_back(Waiting::new(message.clone(), serial, redelivered, now));
+            group.waiting.push_back(Waiting::new(message.clone(), serial, 0, now));
             self.bytes_held += bytes;
             self.waiting += 1;
             self.note_waiting_in_group(index, now);
@@ -577,12 +578,12 @@ impl Kernel {
         index: u32,
         member: &Member,
         message: &Message,
-        redelivered: bool,
+        deliveries: u8,
         now: Time,
         fx: &mut E,
     ) {
         let upgrades = self.upgrades(index);
-        let mut entry = member.entry(index, message.clone(), redelivered, upgrades);
+        let mut entry = member.entry(index, message.clone(), deliveries, upgrades);
         let owner = self.own(index, member, &mut entry);
         let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
         let subscription_ids = entry.subscription_ids.clone();
@@ -627,7 +628,7 @@ impl Kernel {
 
     /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
     fn give<E: Effects>(&mut self, index: u32, waiting: Waiting, now: Time, fx: &mut E) -> Option<Waiting> {
-        let chosen = self.choose_again(index, &waiting.message, waiting.redelivered, waiting.back, now);
+        let chosen = self.choose_again(index, &waiting.message, waiting.deliveries > 0, waiting.back, now);
         let Chosen::Member(member) = chosen else {
             if matches!(chosen, Chosen::Later | Chosen::Bound) {
                 return Some(waiting);
@@ -663,7 +664,7 @@ impl Kernel {
         self.forget_given_back(index, waiting.back);
         let from = if waiting.serial == 0 { 0 } else { self.group_number(index) };
         let upgrades = self.upgrades(index);
-        let entry = member.entry(index, waiting.message, waiting.redelivered, upgrades);
+        let entry = member.entry(index, waiting.message, waiting.deliveries, upgrades);
         let entry = Entry { serial: waiting.serial, ..entry };
         self.hand_out(member.session);
         self.move_to(member, entry, from, index, now, fx);
@@ -681,7 +682,8 @@ impl Kernel {
         fx: &mut E,
     ) {
         let mut entry = entry;
-        let (id, old, redelivered, reliability) = (member.session, entry.serial, entry.redelivered, entry.reliability);
+        let (id, old, redelivered, reliability) =
+            (member.session, entry.serial, entry.deliveries > 0, entry.reliability);
         if old == 0 && reliability < Reliability::ExactlyOnce {
             // It was accepted when nobody who outlives the broker wanted it.
             self.send_entry(id, entry, now, fx);

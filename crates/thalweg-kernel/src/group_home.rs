@@ -119,7 +119,7 @@ pub(crate) struct Errand {
     pub(crate) number: u64,
     /// The entry that it is in the owner's queue, if it is written down there: number and serial.
     pub(crate) from: (u64, u64),
-    pub(crate) redelivered: bool,
+    pub(crate) deliveries: u8,
     /// The owner's; it comes back with the message.
     pub(crate) back: BackId,
     pub(crate) message: Message,
@@ -131,7 +131,7 @@ pub(crate) struct CopyBack {
     pub(crate) message: Message,
     /// The entry that it is until the owner has it: number and serial, 0 for none.
     pub(crate) from: (u64, u64),
-    pub(crate) redelivered: bool,
+    pub(crate) deliveries: u8,
     /// The errand, if its member never saw it: the sitting and its number.
     pub(crate) errand: Option<(u32, u64)>,
     pub(crate) refused: Refused,
@@ -418,7 +418,7 @@ impl Kernel {
         let from = if waiting.serial == 0 { (0, 0) } else { (self.group_number(index), waiting.serial) };
         self.aways.errand_last += 1;
         let number = self.aways.errand_last;
-        let Waiting { message, redelivered, back, .. } = waiting;
+        let Waiting { message, deliveries, back, .. } = waiting;
         let (Some(group), Some(away)) = (
             self.groups.get_mut(index as usize).and_then(Option::as_mut),
             self.aways.seats.get_mut((id.0 & !AWAY) as usize).and_then(Option::as_deref_mut),
@@ -435,12 +435,12 @@ impl Kernel {
         }
         let (shard, sitting, epoch, key) = (away.shard, away.sitting, away.epoch, group.key.clone());
         let settles = settles && away.terms.settles;
-        let parcel = Parcel { tag: number, size: message.payload().len() as u32, settles, again: redelivered };
+        let parcel = Parcel { tag: number, size: message.payload().len() as u32, settles, again: deliveries > 0 };
         self.group_copy_sent(id, index, &parcel, now);
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.ledger.forwarded += 1;
-        let errand = Errand { key, sitting, epoch, number, from, redelivered, back, message };
+        let errand = Errand { key, sitting, epoch, number, from, deliveries, back, message };
         fx.send(shard, ShardMessage::Group(GroupMail(Box::new(Mail::Errand(errand)))));
     }
 
@@ -564,7 +564,7 @@ impl Kernel {
 
     /// A message that a member's shard sends back: it waits again, in front.
     fn take_back_copy<E: Effects>(&mut self, from: ShardId, key: &str, copy: CopyBack, now: Time, fx: &mut E) {
-        let CopyBack { message, from: entry, redelivered, errand, refused } = copy;
+        let CopyBack { message, from: entry, deliveries, errand, refused } = copy;
         self.ledger.arrived += 1;
         let index = self.group_by_key.get(key).copied();
         let number = index.map_or(0, |index| self.group_number(index));
@@ -576,7 +576,7 @@ impl Kernel {
         let queue = key.split_once('/').and_then(|(_, filter)| self.find_queue(filter));
         if let Some(queue) = queue {
             // A queue has its own ways with what returns.
-            self.return_from_elsewhere(queue, &message, fx);
+            self.return_from_elsewhere(queue, &message, deliveries, now, fx);
             return self.took_over(entry, fx);
         }
         self.book_routed(None, message.address());
@@ -605,12 +605,12 @@ impl Kernel {
             None => refused.known,
         };
         let Some(group) = self.group_mut(index) else { return };
-        group.counters.returned += u64::from(redelivered);
+        group.counters.returned += u64::from(deliveries > 0);
         let errand = errand.map_or(0, |(_, number)| number);
         // What a member has had, and what came back from earlier errands, goes before.
-        let goes_before = |other: &&Waiting| other.redelivered || (other.errand != 0 && other.errand < errand);
+        let goes_before = |other: &&Waiting| other.deliveries > 0 || (other.errand != 0 && other.errand < errand);
         let at = if errand == 0 { 0 } else { group.waiting.iter().take_while(goes_before).count() };
-        group.waiting.insert(at, Waiting { errand, back, ..Waiting::new(message, serial, redelivered, now) });
+        group.waiting.insert(at, Waiting { errand, back, ..Waiting::new(message, serial, deliveries, now) });
         group.waiting_bytes += bytes;
         self.bytes_held += bytes;
         self.waiting += 1;

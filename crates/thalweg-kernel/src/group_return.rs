@@ -37,7 +37,7 @@ impl Kernel {
             let Some(slot) = session.window.remove(tag) else { continue };
             self.seats_away.give_back((id, u16::MAX, 0), u64::from(tag));
             if let SlotState::ExpectSettle(mut entry) = slot.state {
-                entry.redelivered = true;
+                entry.deliveries = entry.deliveries.saturating_add(1);
                 session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.unsettled -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
@@ -93,7 +93,8 @@ impl Kernel {
     pub(crate) fn return_to_groups<E: Effects>(&mut self, number: u64, entries: Vec<Entry>, now: Time, fx: &mut E) {
         let mut touched: Vec<u32> = Vec::new();
         for entry in entries.into_iter().rev() {
-            let Entry { message, group: index, mut serial, of_group, redelivered, .. } = entry;
+            let Entry { message, group: index, mut serial, of_group, deliveries, .. } = entry;
+            let redelivered = deliveries > 0;
             let bytes = message.bytes();
             self.order_changed(index);
             let to = self.group_number(index);
@@ -110,12 +111,12 @@ impl Kernel {
                 continue;
             };
             if let Some((queue, _)) = group.feed {
-                self.return_to_queue(queue, message, serial, redelivered);
+                self.return_to_queue(queue, message, serial, deliveries, now, fx);
                 continue;
             }
             group.waiting_bytes += bytes;
             group.counters.returned += u64::from(redelivered);
-            group.waiting.push_front(Waiting::new(message, serial, redelivered, now));
+            group.waiting.push_front(Waiting::new(message, serial, deliveries, now));
             self.bytes_held += bytes;
             self.waiting += 1;
             if !touched.contains(&index) {

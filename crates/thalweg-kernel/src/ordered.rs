@@ -297,7 +297,7 @@ impl Kernel {
             let Some(group) = self.group_mut(index) else { return };
             let Some(waiting) = group.waiting.get(at) else { break };
             let message = waiting.message.clone();
-            let (since, again, back) = (waiting.since, waiting.redelivered, waiting.back);
+            let (since, again, back) = (waiting.since, waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
                 if let Some(waiting) = self.take_waiting(index, at) {
                     if let Some(group) = self.group_mut(index) {

@@ -584,7 +584,7 @@ impl Kernel {
             of_group: false,
             reliability,
             retain,
-            redelivered: false,
+            deliveries: 0,
         };
         let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
         if matches!(put, Put::Waits | Put::WaitsForDisk) && publisher != Some(receiver.session) {
@@ -755,14 +755,14 @@ impl Kernel {
             }
             self.book_at_most_once(id, sent, entry.message.address(), entry.message.payload().len());
             if entry.group != NO_GROUP {
-                let parcel = parcel(&entry.message, 0, entry.redelivered);
+                let parcel = parcel(&entry.message, 0, entry.deliveries > 0);
                 self.group_copy_sent(id, entry.group, &parcel, now);
             }
             return Put::Done;
         }
         let bytes = entry.message.bytes();
         let in_group = u32::from(entry.group != NO_GROUP);
-        let redelivered = entry.redelivered;
+        let redelivered = entry.deliveries > 0;
         let tag = session.window.push(entry, now);
         let Some(slot) = session.window.get_mut(tag) else { return Put::Done };
         let crate::window::SlotState::ExpectSettle(entry) = &slot.state else { return Put::Done };
@@ -837,7 +837,7 @@ impl Entry {
             payload: self.message.payload(),
             reliability: self.reliability,
             retain: self.retain,
-            redelivered: self.redelivered,
+            redelivered: self.deliveries > 0,
             tag,
             expires_in_secs: (expires != Time::NEVER).then(|| {
                 // What was written down has been rounded up to a millisecond; that must not become a second.

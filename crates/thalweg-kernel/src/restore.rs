@@ -399,7 +399,7 @@ impl Kernel {
             }
             bytes += message.bytes();
             self.book_restored(message.address());
-            waiting.push(Waiting::new(message, serial, redelivered, now));
+            waiting.push(Waiting::new(message, serial, u8::from(redelivered), now));
         }
         if to != number {
             fx.persist(&Record::GroupEnded { queue: number }, Safety::Lazy);

@@ -231,7 +231,7 @@ impl Kernel {
             of_group: false,
             reliability,
             retain: true,
-            redelivered: false,
+            deliveries: 0,
         };
         if reliability == Reliability::AtMostOnce {
             let sent = fx.deliver(link, &Delivery { tag: 0, ..entry.delivery(0, None, now) });

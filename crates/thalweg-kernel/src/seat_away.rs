@@ -305,10 +305,10 @@ impl Kernel {
 
     /// An errand that cannot be run goes back as it came.
     fn send_back(&mut self, owner: ShardId, errand: Errand) {
-        let Errand { key, sitting, number, from, redelivered, back, message, .. } = errand;
+        let Errand { key, sitting, number, from, deliveries, back, message, .. } = errand;
         self.ledger.forwarded += 1;
         let refused = Refused { by: None, known: back };
-        let copy = CopyBack { message, from, redelivered, errand: Some((sitting, number)), refused };
+        let copy = CopyBack { message, from, deliveries, errand: Some((sitting, number)), refused };
         self.seats_away.bring(owner, key, copy);
     }
 
@@ -322,15 +322,15 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Errand { sitting, number, from, redelivered, back, message, .. } = errand;
+        let Errand { sitting, number, from, deliveries, back, message, .. } = errand;
         self.book_routed(None, message.address());
         self.seats_away.current = Some(Running { owner, sitting, number, group: index });
         if let Some(line) = member.line {
-            self.offer_to_line(index, member.session, line, &message, redelivered, back, now, fx);
+            self.offer_to_line(index, member.session, line, &message, deliveries, back, now, fx);
             self.write_down_errand(&message, from, fx);
         } else if self.is_of_queue_elsewhere(index) {
             // The queue may end at any time, and with it the entry; so the message is written down anew.
-            self.deliver_anew(index, member, &message, redelivered, now, fx);
+            self.deliver_anew(index, member, &message, deliveries, now, fx);
             self.write_down_errand(&message, from, fx);
         } else {
             let durable = self.sessions.get(member.session).is_some_and(|session| session.durable);
@@ -340,7 +340,7 @@ impl Kernel {
                 self.took_over(from, fx);
                 serial = 0;
             }
-            let entry = member.entry(index, message, redelivered, self.upgrades(index));
+            let entry = member.entry(index, message, deliveries, self.upgrades(index));
             self.hand_out(member.session);
             self.move_to(*member, Entry { serial, ..entry }, from.0, index, now, fx);
         }
@@ -457,12 +457,12 @@ impl Kernel {
         errand: Option<(u32, u64)>,
         refused: Refused,
     ) {
-        let Waiting { message, redelivered, serial, .. } = waiting;
+        let Waiting { message, deliveries, serial, .. } = waiting;
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.ledger.forwarded += 1;
         let from = if serial == 0 { (0, 0) } else { (number, serial) };
-        self.seats_away.bring(owner, name, CopyBack { message, from, redelivered, errand, refused });
+        self.seats_away.bring(owner, name, CopyBack { message, from, deliveries, errand, refused });
     }
 
     /// A member here gives back what it was given of a group that another shard owns.

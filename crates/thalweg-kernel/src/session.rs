@@ -37,7 +37,8 @@ pub(crate) struct Entry {
     pub(crate) of_group: bool,
     pub(crate) reliability: Reliability,
     pub(crate) retain: bool,
-    pub(crate) redelivered: bool,
+    /// How often it was delivered to somebody who did not settle it.
+    pub(crate) deliveries: u8,
 }
 
 impl Entry {
@@ -53,7 +54,7 @@ impl Entry {
             of_group: false,
             reliability: Reliability::AtLeastOnce,
             retain: false,
-            redelivered: false,
+            deliveries: 0,
         }
     }
 }
@@ -603,7 +604,7 @@ impl Kernel {
             // Or it is known to have arrived.
             let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
             slot.sent_at = now;
-            entry.redelivered = true;
+            entry.deliveries = entry.deliveries.saturating_add(1);
             let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {

@@ -320,7 +320,8 @@ impl Kernel {
     fn give_to_group<E: Effects>(&mut self, index: u32, group: u32, item: Item, now: Time, fx: &mut E) -> Option<Item> {
         let deliveries = item.deliveries;
         let Item { message, order, serial, expires, back, .. } = item;
-        let taken = self.give_to_member(group, message.clone(), serial, deliveries > 0, now, fx);
+        let taken =
+            self.give_to_member(group, message.clone(), serial, u8::try_from(deliveries).unwrap_or(u8::MAX), now, fx);
         if taken {
             if let Some(queue) = self.queue_mut(index) {
                 queue.went += 1;
@@ -330,10 +331,37 @@ impl Kernel {
         Some(Item { message, order, serial, expires, deliveries, back })
     }
 
-    /// A copy that a group was given returns to the head of its queue.
-    pub(crate) fn return_to_queue(&mut self, index: u32, message: Message, serial: u64, redelivered: bool) {
+    /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
+    pub(crate) fn return_to_queue<E: Effects>(
+        &mut self,
+        index: u32,
+        message: Message,
+        serial: u64,
+        deliveries: u8,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let max = self.queue(index).and_then(|queue| queue.limits.deliveries_max);
+        let is_too_often = max.is_some_and(|max| u32::from(deliveries) > max);
+        let Some(item) = self.take_back_item(index, message, serial, deliveries) else { return };
+        if is_too_often {
+            return self.give_up(index, item, DeathReason::DeliveryLimit, now, fx);
+        }
+        self.put_back(index, item);
+        self.queues_to_pump.push(index);
+    }
+
+    /// The same of what may not be judged: nobody knows how often it was delivered.
+    pub(super) fn let_wait_again(&mut self, index: u32, message: Message, serial: u64, deliveries: u8) {
+        let Some(item) = self.take_back_item(index, message, serial, deliveries) else { return };
+        self.put_back(index, item);
+        self.queues_to_pump.push(index);
+    }
+
+    fn take_back_item(&mut self, index: u32, message: Message, serial: u64, deliveries: u8) -> Option<Item> {
         let Some(queue) = self.queue_mut(index) else {
-            return self.book_drop(None, message.address(), DropReason::QueueEnded);
+            self.book_drop(None, message.address(), DropReason::QueueEnded);
+            return None;
         };
         queue.went = queue.went.saturating_sub(1);
         let lane = queue.lane_of(&message);
@@ -341,10 +369,7 @@ impl Kernel {
         let first = queue.lanes.get(lane).and_then(|lane| lane.front()).map_or(on_disk, |item| item.order);
         let ttl = queue.limits.message_ttl.map_or(Time::NEVER, |ttl| message.ingress() + ttl);
         let expires = message.expires().min(ttl);
-        let deliveries = u32::from(redelivered);
-        let item = Item { message, order: first - 1, serial, expires, deliveries, back: 0 };
-        self.put_back(index, item);
-        self.queues_to_pump.push(index);
+        Some(Item { message, order: first - 1, serial, expires, deliveries: u32::from(deliveries), back: 0 })
     }
 
     // --- expiry

@@ -124,7 +124,14 @@ impl Kernel {
     }
 
     /// Another shard gives back what a member there has left; whoever calls this sees to the queue then.
-    pub(crate) fn return_from_elsewhere<E: Effects>(&mut self, index: u32, message: &Message, fx: &mut E) {
+    pub(crate) fn return_from_elsewhere<E: Effects>(
+        &mut self,
+        index: u32,
+        message: &Message,
+        deliveries: u8,
+        now: Time,
+        fx: &mut E,
+    ) {
         self.book_routed(None, message.address());
         let number = self.queue(index).map_or(0, super::Queue::journal_number);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
@@ -136,7 +143,10 @@ impl Kernel {
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
         // meanwhile, and a consumer relies on the order of what is not marked.
-        self.return_to_queue(index, message.clone(), serial, true);
+        match deliveries {
+            0 => self.let_wait_again(index, message.clone(), serial, 1),
+            _ => self.return_to_queue(index, message.clone(), serial, deliveries, now, fx),
+        }
     }
 
     /// What an earlier run left with members of another shard is the queue's again. False if there is no such queue.
@@ -160,7 +170,7 @@ impl Kernel {
             if to != 0 {
                 fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered: true }, Safety::Lazy);
             }
-            self.return_to_queue(index, message, if to == 0 { 0 } else { serial }, true);
+            self.let_wait_again(index, message, if to == 0 { 0 } else { serial }, 1);
         }
         self.persist_ended(number, fx);
         true
@@ -198,21 +208,21 @@ impl Kernel {
         index: u32,
         message: Message,
         serial: u64,
-        redelivered: bool,
+        deliveries: u8,
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let chosen = self.choose_member(index, &message, redelivered, &[], now);
+        let chosen = self.choose_member(index, &message, deliveries > 0, &[], now);
         if matches!(chosen, Chosen::Bound) {
             self.look_at_group(index, now + LOOK_ANEW);
         }
         let Chosen::Member(member) = chosen else { return false };
         if is_away(member.session) {
-            self.send_errand(index, member.session, Waiting::new(message, serial, redelivered, now), now, fx);
+            self.send_errand(index, member.session, Waiting::new(message, serial, deliveries, now), now, fx);
             return true;
         }
         let (number, upgrades) = (self.group_number(index), self.upgrades(index));
-        let entry = crate::session::Entry { serial, ..member.entry(index, message, redelivered, upgrades) };
+        let entry = crate::session::Entry { serial, ..member.entry(index, message, deliveries, upgrades) };
         self.hand_out(member.session);
         let from = if serial == 0 { 0 } else { number };
         self.move_to(member, entry, from, index, now, fx);
@@ -229,7 +239,7 @@ impl Kernel {
         id: SessionId,
         to: LineMember,
         message: &Message,
-        redelivered: bool,
+        deliveries: u8,
         back: BackId,
         now: Time,
         fx: &mut E,
@@ -237,15 +247,15 @@ impl Kernel {
         let number = self.group_number(index);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
-        let item = Item { back, ..Item::of_group(message.clone(), serial, redelivered) };
+        let item = Item { back, ..Item::of_group(message.clone(), serial, deliveries) };
         let source = self.source_of(index);
         let waiting = match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
-                self.group_line_sent(index, id, to, &parcel(message, tag, redelivered), now);
+                self.group_line_sent(index, id, to, &parcel(message, tag, deliveries > 0), now);
                 false
             }
             Ok(HandedOver::Done(_)) => {
-                self.group_line_sent(index, id, to, &parcel(message, 0, redelivered), now);
+                self.group_line_sent(index, id, to, &parcel(message, 0, deliveries > 0), now);
                 self.order_settled(index, (id, to.line, to.consumer), message);
                 return;
             }
@@ -255,7 +265,7 @@ impl Kernel {
             self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
         }
         if waiting {
-            self.wait_in_group(index, Waiting { back, ..Waiting::new(message.clone(), serial, redelivered, now) });
+            self.wait_in_group(index, Waiting { back, ..Waiting::new(message.clone(), serial, deliveries, now) });
             // Its key is with nobody, and somebody else may have room.
             self.order_changed(index);
             self.look_at_group(index, now);
@@ -272,9 +282,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Waiting> {
-        let Waiting { message, redelivered, serial, since, errand, back } = waiting;
-        let mut parcel = parcel(&message, 0, redelivered);
-        let item = Item { back, ..Item::of_group(message, serial, redelivered) };
+        let Waiting { message, deliveries, serial, since, errand, back } = waiting;
+        let mut parcel = parcel(&message, 0, deliveries > 0);
+        let item = Item { back, ..Item::of_group(message, serial, deliveries) };
         let source = self.source_of(index);
         match self.hand_over(id, to.line, to.consumer, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
@@ -289,7 +299,7 @@ impl Kernel {
                 self.persist_group_removed(index, item.serial, fx);
                 None
             }
-            Err(item) => Some(Waiting { message: item.message, redelivered, serial, since, errand, back }),
+            Err(item) => Some(Waiting { message: item.message, deliveries, serial, since, errand, back }),
         }
     }
 
@@ -323,8 +333,8 @@ fn parcel(message: &Message, tag: u64, again: bool) -> Parcel {
 }
 
 impl Item {
-    fn of_group(message: Message, serial: u64, redelivered: bool) -> Self {
+    fn of_group(message: Message, serial: u64, deliveries: u8) -> Self {
         let expires = message.expires();
-        Item { message, order: 0, serial, expires, deliveries: u32::from(redelivered), back: 0 }
+        Item { message, order: 0, serial, expires, deliveries: u32::from(deliveries), back: 0 }
     }
 }

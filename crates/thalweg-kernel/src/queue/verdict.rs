@@ -266,8 +266,9 @@ impl Kernel {
     fn return_to_group(&mut self, index: u32, by: Key, item: Item, now: Time) {
         // Who leaves has not refused it.
         let is_refused = self.line(by.0, by.1).is_some_and(|line| line.consumer(by.2).is_some());
-        let Item { message, serial, back, .. } = item;
-        let mut waiting = Waiting { back, ..Waiting::new(message, serial, true, now) };
+        let Item { message, serial, deliveries, back, .. } = item;
+        let deliveries = u8::try_from(deliveries).unwrap_or(u8::MAX).saturating_add(1);
+        let mut waiting = Waiting { back, ..Waiting::new(message, serial, deliveries, now) };
         if is_refused && self.is_owned_elsewhere(index) {
             return self.refuse_errand(index, by, waiting);
         }

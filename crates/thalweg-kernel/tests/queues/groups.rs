@@ -1,6 +1,6 @@
 //! Groups take from queues, and consumers of lines are members of groups.
 
-use crate::world::{Taking, Terms, Who, World, draft, firm, q};
+use crate::world::{Taking, Terms, Who, World, draft, firm, q, to_queue};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{DropReason, Limits, Outcome, Refusal, Subscribed};
 use thalweg_model::{Reliability, Span};
@@ -339,4 +339,29 @@ fn a_group_on_a_queue_named_as_a_source_is_the_queue() {
     world.publish(client, draft(&q("q"), "m"));
     assert_eq!(world.texts(client), ["m"]);
     assert_eq!(world.view("q").map(|view| view.consumers), Some(1));
+}
+
+#[test]
+fn what_members_keep_losing_is_given_up_at_the_limit() {
+    for shards in [1, 2] {
+        let mut world = World::in_turns(shards);
+        let client = world.connect("c");
+        let terms = Terms::durable().with(|limits| {
+            limits.deliveries_max = Some(2);
+            limits.dead_letter = to_queue("dead");
+        });
+        world.queue(client, "q", &terms);
+        world.queue(client, "dead", &Terms::durable());
+        world.put(client, "q", "poison");
+        let away = (0..usize::from(shards)).find(|shard| *shard != world.home()).unwrap_or(0);
+        for deliveries in 1..=3 {
+            let name = world.name_on(away);
+            let member = world.connect_with(away, &name, Access::ALL, Span::ZERO);
+            join(&mut world, member);
+            assert_eq!(world.texts(member), ["poison"], "{deliveries} of {shards}");
+            world.lose(member);
+        }
+        assert_eq!((world.waits("q"), world.drain_texts("dead")), (0, vec!["poison".to_owned()]), "{shards}");
+        assert_eq!(world.dropped(DropReason::DeliveryLimit), 1);
+    }
 }
