@@ -35,7 +35,8 @@ fn decoded(header: &[u8], added: &Properties) -> Properties {
         properties.reply_to = Some(reply_to.clone());
     }
     if let Some(details) = &added.details {
-        properties.details.get_or_insert_default().deaths = details.deaths.clone();
+        let said = properties.details.get_or_insert_default();
+        (said.deaths, said.origins) = (details.deaths.clone(), details.origins.clone());
     }
     properties
 }

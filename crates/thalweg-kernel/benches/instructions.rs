@@ -130,7 +130,14 @@ fn through_queue(settles: bool, count: u32) {
     let publisher = open(&mut kernel, "publisher", 1, &mut out);
     let address = queue_address("", "queue");
     let limits = QueueLimits::default();
-    let spec = QueueSpec { address: &address, durable: false, exclusive: false, auto_delete: false, limits };
+    let spec = QueueSpec {
+        address: &address,
+        durable: false,
+        exclusive: false,
+        is_named_by_broker: false,
+        auto_delete: false,
+        limits,
+    };
     kernel.declare_queue(consumer, &spec, now, &mut out).expect("it is new");
     let spec = ConsumeSpec {
         source: &address,
@@ -282,6 +289,7 @@ fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> Sess
         access: Access::ALL,
         user: None,
         dialect: "none",
+        tenant: "",
         known_as: None,
         grants: Grants::default(),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use thalweg_model::presence::is_presence;
-use thalweg_model::{Filter, FilterError};
+use thalweg_model::{Filter, FilterError, Message, tenant};
 
 /// What somebody wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,11 @@ pub enum Permission {
     Subscribe = 2,
     /// Be given a message that was published to an address (`read`).
     Receive = 4,
+    // 8 is taken in the written form of rules: see `ALLOWS`.
+    /// Take messages out of the queue of an address.
+    Take = 16,
+    /// Declare, bind, unbind, purge and delete the queue or exchange of an address.
+    Configure = 32,
 }
 
 /// A set of [`Permission`]s.
@@ -59,7 +64,7 @@ pub struct Rules {
 /// 2. else a rule that allows and applies wins;
 /// 3. else [`Otherwise`] holds.
 ///
-/// A rule *applies* to an address (publish, receive) if its pattern matches the address, and to a filter (subscribe)
+/// A rule *applies* to an address (all but subscribe) if its pattern matches the address, and to a filter (subscribe)
 /// if its pattern [`covers`] the filter, that is, matches whatever the filter matches. A pattern that begins with a
 /// wildcard says nothing about `$` addresses. Denying `secret/#` does not keep anybody from subscribing to the wider `#`:
 /// deny receiving as well, which is checked message by message.
@@ -68,26 +73,28 @@ pub struct Rules {
 /// which matter when such a file is taken over:
 ///
 /// - it never checks subscribing there; to be as open, add a rule that allows subscribing to `#` and to `$SYS/#`;
-/// - its `deny` has no permission words and means all three;
+/// - its `deny` has no permission words and means all of them;
 /// - it judges a user's `topic` lines before all `pattern` lines, so there an allowing `topic` beats a denying
 ///   `pattern`; here it does not;
 /// - it shuts out a peer whose names hold `+` or `#` as soon as any `pattern` line exists; here such a peer only gets
 ///   nothing from the rules that would use that name ([`Rules::compile`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Nothing to judge if absent: all is allowed.
+    /// Nothing to judge if absent: all is allowed within the tenant.
     judged: Option<Judged>,
     own: bool,
+    /// The tenant whose addresses it is about; `None` for the default one.
+    tenant: Option<Arc<String>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Judged {
     common: Arc<Compiled>,
     personal: Option<Arc<Compiled>>,
     otherwise: Otherwise,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Compiled {
     deny: Vec<(Permissions, Filter)>,
     allow: Vec<(Permissions, Filter)>,
@@ -96,8 +103,10 @@ struct Compiled {
 impl Permissions {
     /// None of them.
     pub const NONE: Permissions = Permissions(0);
-    /// All three.
-    pub const ALL: Permissions = Permissions(7);
+    /// All of them.
+    pub const ALL: Permissions = Permissions(1 | 2 | 4 | 16 | 32);
+    /// What `read` means in rule files: subscribe and receive, and take what waits in queues.
+    pub const READ: Permissions = Permissions(2 | 4 | 16);
 
     /// This set and `permission`.
     pub const fn with(self, permission: Permission) -> Self {
@@ -175,17 +184,40 @@ impl Rules {
         }
         let nothing_denied = self.common.deny.is_empty() && personal.deny.is_empty();
         if self.otherwise == Otherwise::Allow && nothing_denied {
-            return Access { judged: None, own: self.own };
+            return Access { judged: None, own: self.own, tenant: None };
         }
         let personal = (!personal.is_empty()).then(|| Arc::new(personal));
         let judged = Judged { common: self.common.clone(), personal, otherwise: self.otherwise };
-        Access { judged: Some(judged), own: self.own }
+        Access { judged: Some(judged), own: self.own, tenant: None }
     }
 }
 
 impl Access {
     /// Everything is allowed; what [`Rules::compile`] returns when nothing can be denied.
-    pub const ALL: Access = Access { judged: None, own: false };
+    pub const ALL: Access = Access { judged: None, own: false, tenant: None };
+
+    /// The same rights, of a client of a tenant: all other tenants' addresses are out of reach, whatever the rules say.
+    /// The default tenant's name is empty.
+    pub fn in_tenant(self, tenant: &str) -> Self {
+        Access { tenant: (!tenant.is_empty()).then(|| Arc::new(tenant.to_owned())), ..self }
+    }
+
+    /// The tenant; the default one's name is empty.
+    pub fn tenant(&self) -> &str {
+        self.tenant.as_deref().map_or("", String::as_str)
+    }
+
+    /// Whether the rules let a client open a tenant's virtual host: some rule grants something in it, or everything is
+    /// allowed that no rule denies and none denies all of it.
+    pub fn may_open(&self, tenant: &str) -> bool {
+        let Some(judged) = self.judged.as_ref().filter(|_| !tenant.is_empty()) else { return true };
+        let all = format!("$t@{tenant}/#");
+        if judged.lists().any(|list| list.deny.iter().any(|(_, pattern)| covers(pattern.as_str(), &all))) {
+            return false;
+        }
+        let is_of = |(_, pattern): &(Permissions, Filter)| tenant::of(pattern.as_str()) == tenant;
+        judged.otherwise == Otherwise::Allow || judged.lists().any(|list| list.allow.iter().any(is_of))
+    }
 
     /// Whether the peer brought the rules itself; see [`Rules::into_own`].
     pub fn is_own(&self) -> bool {
@@ -216,7 +248,7 @@ impl Access {
     pub fn from_own_rules(bytes: &[u8]) -> Option<Access> {
         let (&first, mut rest) = bytes.split_first()?;
         let otherwise = match first {
-            ALLOW_ALL if rest.is_empty() => return Some(Access { judged: None, own: true }),
+            ALLOW_ALL if rest.is_empty() => return Some(Access { judged: None, own: true, tenant: None }),
             ALLOW_ALL => Otherwise::Allow,
             DENY_ALL => Otherwise::Deny,
             _ => return None,
@@ -229,43 +261,96 @@ impl Access {
             common.add(head & ALLOWS != 0, Permissions(head & Permissions::ALL.0), filter);
             rest = tail;
         }
-        Some(Access { judged: Some(Judged { common: Arc::new(common), personal: None, otherwise }), own: true })
+        let judged = Some(Judged { common: Arc::new(common), personal: None, otherwise });
+        Some(Access { judged, own: true, tenant: None })
     }
 
-    /// Whether [`allows`](Access::allows) is always true, but for what nobody may.
+    /// Whether [`allows`](Access::allows) is always true, but for what nobody may and for other tenants' addresses.
     pub fn is_allow_all(&self) -> bool {
         self.judged.is_none()
     }
 
     /// Whether `permission` is given for `target`: a canonical address, or for [`Permission::Subscribe`] a canonical
-    /// filter without any `$share/group/` in front. Whatever the rules say, nobody may publish where it is told who is here.
+    /// filter without any `$share/group/` in front. Whatever the rules say, only the broker publishes where presence is
+    /// told and below `$SYS`, and nobody has rights on another tenant's addresses.
     #[inline]
     pub fn allows(&self, permission: Permission, target: &str) -> bool {
-        if permission == Permission::Publish && is_presence(target) {
+        if (target.as_bytes().first() == Some(&b'$') || self.tenant.is_some())
+            && self.is_out_of_reach(permission, target)
+        {
             return false;
         }
         self.judged.as_ref().is_none_or(|judged| judged.allows(permission, target))
     }
+
+    /// Whether somebody may declare, bind, unbind, purge and delete the queue or exchange of an address. Who may both
+    /// publish to it and take from it has all there is to have of it, and may do this as well.
+    pub fn may_configure(&self, address: &str) -> bool {
+        self.allows(Permission::Configure, address)
+            || (self.allows(Permission::Publish, address) && self.allows(Permission::Take, address))
+    }
+
+    /// Whether `permission` is given for every address that `filter` matches, as far as rules can tell without an address:
+    /// a denial of some of them is not seen.
+    pub fn covers(&self, permission: Permission, filter: &str) -> bool {
+        let applies = |list: &[(Permissions, Filter)]| {
+            list.iter().any(|(given, pattern)| given.contains(permission) && covers(pattern.as_str(), filter))
+        };
+        if self.is_out_of_reach(permission, filter) {
+            return false;
+        }
+        self.judged.as_ref().is_none_or(|judged| judged.decides(applies))
+    }
+
+    /// Whether a message may be delivered: the right to receive is needed for its address and for each address under
+    /// which it was published before (see [`Details::origins`](thalweg_model::Details::origins)).
+    #[inline]
+    pub fn may_receive(&self, message: &Message) -> bool {
+        self.is_allow_all()
+            || (self.allows(Permission::Receive, message.address()) && self.may_receive_from(message.origins()))
+    }
+
+    /// Whether messages may be delivered that were published to these addresses first.
+    pub(crate) fn may_receive_from(&self, origins: &[Box<str>]) -> bool {
+        origins.iter().all(|origin| self.allows(Permission::Receive, origin))
+    }
+
+    #[cold]
+    fn is_out_of_reach(&self, permission: Permission, target: &str) -> bool {
+        let is_brokers = permission == Permission::Publish && is_brokers(target);
+        is_brokers || tenant::of(target) != self.tenant()
+    }
 }
 
 impl Judged {
+    fn lists(&self) -> impl Iterator<Item = &Arc<Compiled>> {
+        std::iter::once(&self.common).chain(&self.personal)
+    }
+
+    fn decides(&self, applies: impl Fn(&[(Permissions, Filter)]) -> bool) -> bool {
+        if self.lists().any(|compiled| applies(&compiled.deny)) {
+            return false;
+        }
+        self.otherwise == Otherwise::Allow || self.lists().any(|compiled| applies(&compiled.allow))
+    }
+
     fn allows(&self, permission: Permission, target: &str) -> bool {
-        let Judged { common, personal, otherwise } = self;
-        let lists = || std::iter::once(common).chain(personal);
-        let applies = |list: &[(Permissions, Filter)]| {
+        self.decides(|list| {
             list.iter().any(|(permissions, pattern)| {
                 permissions.contains(permission)
                     && match permission {
                         Permission::Subscribe => covers(pattern.as_str(), target),
-                        Permission::Publish | Permission::Receive => pattern.matches(target),
+                        _ => pattern.matches(target),
                     }
             })
-        };
-        if lists().any(|compiled| applies(&compiled.deny)) {
-            return false;
-        }
-        *otherwise == Otherwise::Allow || lists().any(|compiled| applies(&compiled.allow))
+        })
     }
+}
+
+/// Whether an address lies where only the broker publishes: where it tells of itself and of its clients.
+pub(crate) fn is_brokers(address: &str) -> bool {
+    let is_system = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    is_presence(address) || address.strip_prefix("$SYS").is_some_and(is_system)
 }
 
 impl Compiled {

@@ -313,7 +313,7 @@ impl Kernel {
             member.session != id
                 && silent.binary_search(&member.session).is_err()
                 && self.member_is_there(member.session)
-                && self.member_may_receive(member.session, message.address())
+                && self.member_may_receive(member.session, &message)
         };
         group.everybody().any(can)
     }

@@ -500,7 +500,7 @@ impl Kernel {
             }
             return self.deliver_anew(index, &member, message, 0, now, fx);
         }
-        if !waits && self.is_forbidden(index, message.address()) {
+        if !waits && self.is_forbidden(index, message) {
             // It must not stand in the way of what waits behind it.
             return self.drop_of_group(index, message, DropReason::AccessDenied);
         }
@@ -569,7 +569,7 @@ impl Kernel {
         let Some(Some(group)) = self.groups.get(index as usize) else { return false };
         group
             .everybody()
-            .any(|member| self.member_is_there(member.session) && self.member_may_receive(member.session, address))
+            .any(|member| self.member_is_there(member.session) && self.member_may_receive_at(member.session, address))
     }
 
     /// Sends a new copy to a member that can take it. What it refers to is written down by the caller.
@@ -633,7 +633,7 @@ impl Kernel {
             if matches!(chosen, Chosen::Later | Chosen::Bound) {
                 return Some(waiting);
             }
-            if self.is_forbidden(index, waiting.message.address()) {
+            if self.is_forbidden(index, &waiting.message) {
                 // It must not stand in the way of what waits behind it.
                 self.drop_of_group(index, &waiting.message, DropReason::AccessDenied);
                 self.persist_group_removed(index, waiting.serial, fx);
@@ -734,9 +734,9 @@ impl Kernel {
     }
 
     /// Whether this shard has members and none of them, here or away, may receive from the address.
-    pub(crate) fn is_forbidden(&self, index: u32, address: &str) -> bool {
+    pub(crate) fn is_forbidden(&self, index: u32, message: &Message) -> bool {
         let Some(Some(group)) = self.groups.get(index as usize) else { return false };
-        let may = |member: &Member| self.member_may_receive(member.session, address);
+        let may = |member: &Member| self.member_may_receive(member.session, message);
         group.everybody().next().is_some() && !group.everybody().any(may)
     }
 

@@ -64,7 +64,7 @@ impl Kernel {
 
     fn why_nobody(&self, index: u32, address: &str) -> &'static str {
         let Some(Some(group)) = self.groups.get(index as usize) else { return "" };
-        if !group.everybody().any(|member| self.member_may_receive(member.session, address)) {
+        if !group.everybody().any(|member| self.member_may_receive_at(member.session, address)) {
             return "it is dropped: no member may receive it";
         }
         let all = group.everybody().map(|member| member.session);

@@ -343,20 +343,24 @@ impl Kernel {
         }
         (!away.on_trial || out == 0)
             && (member.reliability_of(message, upgrades) == Reliability::AtMostOnce || out < away.terms.window_max)
-            && away.access.allows(Permission::Receive, message.address())
+            && away.access.may_receive(message)
+    }
+
+    /// Whether a member, here or away, may be given a message.
+    pub(crate) fn member_may_receive(&self, id: SessionId, message: &Message) -> bool {
+        self.member_access(id).is_some_and(|access| access.may_receive(message))
     }
 
     /// Whether a member, here or away, may receive from an address.
-    pub(crate) fn member_may_receive(&self, id: SessionId, address: &str) -> bool {
-        let access = match self.aways.get(id) {
-            Some(away) if away.is_gone => return false,
-            Some(away) => &away.access,
-            None => match self.sessions.get(id) {
-                Some(session) => &session.access,
-                None => return false,
-            },
-        };
-        access.allows(Permission::Receive, address)
+    pub(crate) fn member_may_receive_at(&self, id: SessionId, address: &str) -> bool {
+        self.member_access(id).is_some_and(|access| access.allows(Permission::Receive, address))
+    }
+
+    fn member_access(&self, id: SessionId) -> Option<&Access> {
+        match self.aways.get(id) {
+            Some(away) => (!away.is_gone).then_some(&away.access),
+            None => self.sessions.get(id).map(|session| &session.access),
+        }
     }
 
     /// What a member, here or away, wants to be kept in order.

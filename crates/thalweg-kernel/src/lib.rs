@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod access_change;
 pub mod balance;
 mod cause;
 mod cell;

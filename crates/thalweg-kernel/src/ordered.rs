@@ -208,7 +208,7 @@ impl Kernel {
     }
 
     fn may_see(&self, member: &Member, message: &Message) -> bool {
-        self.member_may_receive(member.session, message.address())
+        self.member_may_receive(member.session, message)
     }
 
     /// Looks up what is with members.
@@ -330,7 +330,7 @@ impl Kernel {
                 }
                 Chosen::Bound => {}
                 Chosen::Later => is_held = true,
-                Chosen::Nobody if self.is_forbidden(index, message.address()) => {
+                Chosen::Nobody if self.is_forbidden(index, &message) => {
                     // It must not stand in the way of what waits behind it.
                     if let Some(waiting) = self.take_waiting(index, at) {
                         self.drop_of_group(index, &message, DropReason::AccessDenied);

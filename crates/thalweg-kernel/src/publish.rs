@@ -219,7 +219,7 @@ impl Kernel {
             return Err(Outcome::BadAddress);
         }
         match self.sessions.get(id) {
-            Some(session) if session.access.allows(Permission::Publish, address) => {}
+            Some(session) if session.access.allows(Permission::Publish, address) && !self.is_internal(address) => {}
             _ => return Err(Outcome::Denied),
         }
         let route = self.route(address);

@@ -193,7 +193,7 @@ impl Kernel {
         };
         for ((all, found), wanted) in list.found.iter_mut().zip(found).zip(&mut at.wanted) {
             let before = all.len() + found.len();
-            all.extend(found.into_iter().filter(|value| asker.access.allows(Permission::Receive, value.address())));
+            all.extend(found.into_iter().filter(|value| asker.access.may_receive(value)));
             // What it may not have does not count.
             *wanted += before - all.len();
         }

@@ -229,12 +229,15 @@ impl Kernel {
         }
         let window = Window::restored(states, now);
         let disk = (!stored.waiting.is_empty()).then(|| Box::new(DiskQueue::restored(stored.waiting)));
+        let access = own.unwrap_or_else(|| access(&client, user));
         let session = Session {
             client: client.clone(),
             uid: number,
             durable: true,
             link: None,
-            access: own.unwrap_or_else(|| access(&client, user)),
+            // The rules may be others than those of the earlier run.
+            judges_again: !access.is_allow_all(),
+            access,
             user: user.map(Into::into),
             dialect: "",
             presence: None,

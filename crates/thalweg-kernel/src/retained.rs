@@ -208,7 +208,7 @@ impl Kernel {
     ) -> Result<(), Message> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let Some(link) = session.link else { return Ok(()) };
-        if message.expires() <= now || !session.access.allows(crate::access::Permission::Receive, message.address()) {
+        if message.expires() <= now || !session.access.may_receive(&message) {
             return Ok(());
         }
         let reliability = reliability.min(message.reliability());

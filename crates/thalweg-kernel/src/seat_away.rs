@@ -5,7 +5,6 @@
 //! there; all of it keeps its order.
 
 use crate::Kernel;
-use crate::access::Permission;
 use crate::balance::{LoadReport, Parcel};
 use crate::effects::Effects;
 use crate::group::{Member, Waiting};
@@ -288,7 +287,7 @@ impl Kernel {
         if self.member_can_take(&member, &errand.message, self.upgrades(index)) {
             return self.run_errand(owner, index, &member, errand, now, fx);
         }
-        let may = |session: &Session| session.access.allows(Permission::Receive, errand.message.address());
+        let may = |session: &Session| session.access.may_receive(&errand.message);
         let is_denied = self.sessions.get(member.session).is_some_and(|session| !may(session));
         self.seats_away.shut(errand.sitting);
         self.send_back(owner, errand);

@@ -366,7 +366,7 @@ impl Kernel {
         let Some(session) = self.sessions.get(member.session) else {
             return self.away_can_take(member, message, upgrades);
         };
-        if !session.access.allows(crate::access::Permission::Receive, message.address()) || !session.is_trusted() {
+        if !session.access.may_receive(message) || !session.is_trusted() {
             return false;
         }
         if let Some(line) = &member.line {

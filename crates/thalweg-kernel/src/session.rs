@@ -111,6 +111,8 @@ pub struct OpenSession<'a> {
     pub in_flight_max: Option<u16>,
     /// What to publish if the link is lost.
     pub will: Option<Box<Will>>,
+    /// The tenant whose addresses it can reach; empty for the default one.
+    pub tenant: &'a str,
     /// What it may do.
     pub access: Access,
     /// The authenticated user, if any.
@@ -170,6 +172,10 @@ pub enum OpenRefusal {
     TooManySessions,
     /// The process-wide memory budget is spent.
     Overloaded,
+    /// The session of that name is another user's.
+    OtherUser,
+    /// The rules grant nothing in this tenant.
+    Denied,
 }
 
 /// How a link ended.
@@ -205,6 +211,8 @@ pub(crate) struct Session {
     pub(crate) link: Option<LinkId>,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) access: Access,
+    /// Its rights have changed since some of what waits for it was routed: that is judged again before it is sent.
+    pub(crate) judges_again: bool,
     pub(crate) dialect: &'static str,
     /// Where it is told that its peer is here, if anywhere.
     pub(crate) presence: Option<Box<str>>,
@@ -424,8 +432,16 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<Opened, OpenRefusal> {
+        if !open.access.may_open(open.tenant) {
+            return Err(OpenRefusal::Denied);
+        }
+        let open = OpenSession { access: open.access.in_tenant(open.tenant), ..open };
         let expiry = open.expiry.min(self.limits.session_expiry_max);
         let existing = self.by_client.get(open.client).copied();
+        let owner = existing.and_then(|id| self.sessions.get(id)).and_then(|session| session.user.as_ref());
+        if owner.is_some() && owner != open.user.as_ref() {
+            return Err(OpenRefusal::OtherUser);
+        }
         // Nobody is told that a peer left whose place is taken.
         let left = existing.and_then(|id| self.take_presence(id, now));
         if let Some(id) = existing {
@@ -455,6 +471,7 @@ impl Kernel {
             link: Some(link),
             user: open.user,
             access: open.access,
+            judges_again: false,
             dialect: open.dialect,
             presence,
             grants: open.grants,
@@ -526,11 +543,11 @@ impl Kernel {
             session.link = Some(open.link);
             session.openings = session.openings.wrapping_add(1);
             session.user = open.user;
-            if !(session.access.is_allow_all() && open.access.is_allow_all()) {
-                // Receive rights are remembered in routes; a changed principal makes them stale.
+            if session.access != open.access {
+                // Receive rights are remembered in routes.
                 self.access_epoch += 1;
+                session.take_access(open.access);
             }
-            session.access = open.access;
             session.dialect = open.dialect;
             session.presence = presence;
             session.grants = open.grants;
@@ -603,6 +620,15 @@ impl Kernel {
             let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else { continue };
             // Or it is known to have arrived.
             let SlotState::ExpectSettle(entry) = &mut slot.state else { continue };
+            if session.judges_again && entry.group == NO_GROUP && !session.access.may_receive(&entry.message) {
+                self.bytes_held = self.bytes_held.saturating_sub(entry.message.bytes());
+                self.unsettled -= 1;
+                if let Some(Slot { state: SlotState::ExpectSettle(entry), .. }) = session.window.remove(tag) {
+                    self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
+                    self.persist_settled(id, &entry, tag, fx);
+                }
+                continue;
+            }
             slot.sent_at = now;
             entry.deliveries = entry.deliveries.saturating_add(1);
             let (group, parcel) = (entry.group, parcel(&entry.message, tag, true));
@@ -831,31 +857,6 @@ impl Kernel {
             self.end_session(id, now, fx);
         }
         true
-    }
-
-    /// Replaces what a session may do, e.g. after its peer proved anew who it is.
-    pub fn set_access(&mut self, id: SessionId, access: Access) {
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.access = access;
-            session.memo = Memo::default();
-            self.access_epoch += 1;
-            self.seats_away.has_changed(id);
-            self.watches.recheck = self.watches.count > 0;
-        }
-    }
-
-    /// Replaces what every session may do, online or not, after the rules have changed; `access` is given client and
-    /// user. Sessions whose peer brought its own rules keep them.
-    pub fn renew_access(&mut self, access: impl Fn(&str, Option<&str>) -> Access) {
-        for (_, session) in self.sessions.iter_mut() {
-            if !session.access.is_own() {
-                session.access = access(&session.client, session.user.as_deref());
-                session.memo = Memo::default();
-            }
-        }
-        self.access_epoch += 1;
-        self.seats_away.have_changed();
-        self.watches.recheck = self.watches.count > 0;
     }
 }
 

@@ -4,6 +4,7 @@ use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, Tag};
 use crate::journal::Record;
+use crate::ledger::DropReason;
 use crate::session::{Entry, NO_GROUP};
 use crate::window::{SlotState, Window};
 use thalweg_model::{Message, Reliability, Time};
@@ -147,6 +148,11 @@ impl Kernel {
                 self.persist_removed(id, &entry, fx);
                 continue;
             }
+            if session.judges_again && !session.access.may_receive(&entry.message) {
+                self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
+                self.persist_removed(id, &entry, fx);
+                continue;
+            }
             if session.disk.is_some() {
                 self.refill(id, fx);
             }
@@ -157,6 +163,7 @@ impl Kernel {
             }
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
+        session.judges_again &= !session.repeats.is_empty();
         if session.waiting.capacity() > 1024 {
             session.waiting.shrink_to(64);
         }

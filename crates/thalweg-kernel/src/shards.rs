@@ -1,5 +1,6 @@
 //! What kernels tell each other. Every pair of shards has a channel that keeps order.
 
+use crate::access::Access;
 use crate::crowd::Crowd;
 use crate::durable::shard_of;
 use crate::effects::{Effects, Safety};
@@ -171,6 +172,8 @@ pub enum ShardMessage {
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
+        /// What he may have of it.
+        access: Access,
     },
     /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.
     TakenApart {
@@ -347,7 +350,9 @@ impl Kernel {
                 fx.send(from, ShardMessage::Listed { question, found, at });
             }
             ShardMessage::Listed { question, found, at } => self.on_listed(from, question, found, at, fx),
-            ShardMessage::TakeApart { asker, queue } => self.on_take_apart(from, asker, queue, now, fx),
+            ShardMessage::TakeApart { asker, queue, access } => {
+                self.on_take_apart(from, asker, &access, queue, now, fx);
+            }
             ShardMessage::TakenApart { asker, queue, taken } => self.on_taken_apart(asker, queue, taken, now, fx),
             ShardMessage::MakeQueue { asker, queue } => {
                 let made = self.make_queue_for(from, asker, &queue, now, fx);

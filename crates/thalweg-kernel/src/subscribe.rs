@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::ids::{LinkId, SessionId, Ticket};
 use crate::journal::Record;
 use crate::memory::{Kept, subscription_cost, will_cost};
+use crate::queue::is_queue_address;
 use crate::retained::Scan;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, NO_GROUP, Session};
@@ -161,12 +162,10 @@ impl Kernel {
             return Err(Subscribed::NoWildcards);
         }
         match self.sessions.get(id) {
-            Some(session) if session.access.allows(Permission::Subscribe, wish.filter) => {
-                match self.is_told_here(wish.filter) {
-                    true => Ok(()),
-                    false => Err(Subscribed::Denied),
-                }
-            }
+            Some(session) if may_subscribe(session, wish) => match self.is_told_here(wish.filter) {
+                true => Ok(()),
+                false => Err(Subscribed::Denied),
+            },
             _ => Err(Subscribed::Denied),
         }
     }
@@ -331,4 +330,10 @@ impl Kernel {
             self.tell_shards(fx, |_| ShardMessage::Interest { filter: held.filter.clone(), wanted: false, question });
         }
     }
+}
+
+/// Members of a group on a queue's address take from the queue; that is a right of its own.
+fn may_subscribe(session: &Session, wish: &Wish<'_>) -> bool {
+    let takes = wish.group.is_some() && is_queue_address(wish.filter);
+    session.access.allows(if takes { Permission::Take } else { Permission::Subscribe }, wish.filter)
 }

@@ -404,6 +404,7 @@ mod tests {
             access: Access::ALL,
             user: None,
             dialect: "none",
+            tenant: "",
             known_as: None,
             grants: Grants::default(),
         };

@@ -12,6 +12,7 @@ pub mod presence;
 mod properties;
 mod stamp;
 pub mod syntax;
+pub mod tenant;
 mod time;
 
 pub use address::{Address, AddressError, LEVEL_SEPARATOR, TENANT_DEFAULT, first_level};

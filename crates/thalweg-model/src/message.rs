@@ -160,6 +160,12 @@ impl Message {
         self.0.properties.as_deref()
     }
 
+    /// The addresses under which it was published before its present one; nearly always none.
+    pub fn origins(&self) -> &[Box<str>] {
+        let details = self.properties().and_then(|properties| properties.details.as_deref());
+        details.map_or(&[], |details| &details.origins)
+    }
+
     /// Bytes of memory it holds, for byte-bounded queues.
     #[inline]
     pub fn bytes(&self) -> usize {

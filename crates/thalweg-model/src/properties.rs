@@ -47,6 +47,9 @@ pub struct Details {
     pub timestamp_secs: Option<u64>,
     /// Queues that gave it up, the latest first; one entry per queue and reason.
     pub deaths: Vec<Death>,
+    /// The addresses under which it was published before the present one: exchanges and dead letters lead it on. Set by
+    /// the broker only; never sent to a peer.
+    pub origins: Vec<Box<str>>,
 }
 
 /// A queue gave a message up, and it went on as a dead letter.
@@ -149,9 +152,10 @@ impl Details {
 
     /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
-        let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs: _, deaths } = self;
+        let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs: _, deaths, origins } = self;
         let texts = [message_id, content_encoding, kind, app_id, user_id].into_iter().flatten();
         let deaths = deaths.iter().map(|death| size_of::<Death>() + death.queue.len() + death.address.len());
-        size_of::<Self>() + texts.map(|text| text.len()).sum::<usize>() + deaths.sum::<usize>()
+        let origins = origins.iter().map(|origin| size_of::<Box<str>>() + origin.len());
+        size_of::<Self>() + texts.map(|text| text.len()).sum::<usize>() + deaths.sum::<usize>() + origins.sum::<usize>()
     }
 }

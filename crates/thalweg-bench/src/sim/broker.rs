@@ -87,6 +87,7 @@ impl Broker {
             access: Access::ALL,
             user: None,
             dialect: "simulated",
+            tenant: "",
             known_as: None,
             grants: Grants::default(),
         };

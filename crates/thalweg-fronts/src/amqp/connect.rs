@@ -174,6 +174,7 @@ impl AmqpFront {
             expiry: Span::ZERO,
             in_flight_max: None,
             will: None,
+            tenant: &tenant,
             access,
             user: user.map(Into::into),
             dialect: "AMQP 0-9-1",
@@ -186,6 +187,8 @@ impl AmqpFront {
                 let what = match refusal {
                     OpenRefusal::TooManySessions => "as many connections exist as may",
                     OpenRefusal::Overloaded => "the server has no memory left",
+                    OpenRefusal::OtherUser => "the session is another user's",
+                    OpenRefusal::Denied => "access to the virtual host was refused",
                 };
                 return AmqpFront::close(links, id, ReplyCode::NotAllowed, what, cause, now, kernel);
             }

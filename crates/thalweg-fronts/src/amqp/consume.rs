@@ -111,7 +111,14 @@ impl Request<'_> {
         let name = self.fresh_name(&format!("{}.", names::DIRECT_REPLY));
         let address = queue_address(self.tenant(), &name);
         let limits = QueueLimits::default();
-        let spec = QueueSpec { address: &address, durable: false, exclusive: true, auto_delete: true, limits };
+        let spec = QueueSpec {
+            address: &address,
+            durable: false,
+            exclusive: true,
+            is_named_by_broker: true,
+            auto_delete: true,
+            limits,
+        };
         let declared = self.kernel.declare_queue(self.session, &spec, self.now, self.links);
         declared.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
         Ok(name)

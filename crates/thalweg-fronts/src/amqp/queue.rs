@@ -61,6 +61,7 @@ impl Request<'_> {
             address: &address,
             durable: declare.durable,
             exclusive: declare.exclusive,
+            is_named_by_broker: declare.queue.is_empty(),
             auto_delete: declare.auto_delete,
             limits: arguments.queue_limits(self.tenant())?,
         };

@@ -68,7 +68,7 @@ impl Desk {
             return Some(DeskId(at));
         }
         let link = links.open(Front::CoapDesk);
-        let Some(session) = Desk::open_session(link, nonce, *now, kernel, links) else {
+        let Some(session) = Desk::open_session(tenant, link, nonce, *now, kernel, links) else {
             links.close(link, kernel, *now);
             return None;
         };
@@ -91,7 +91,14 @@ impl Desk {
         Some(id)
     }
 
-    fn open_session(link: LinkId, nonce: u64, now: Time, kernel: &mut Kernel, links: &mut Links) -> Option<SessionId> {
+    fn open_session(
+        tenant: &str,
+        link: LinkId,
+        nonce: u64,
+        now: Time,
+        kernel: &mut Kernel,
+        links: &mut Links,
+    ) -> Option<SessionId> {
         let client = kernel.unused_client_id(nonce ^ 0x6465_736B);
         let open = OpenSession {
             client: &client,
@@ -100,6 +107,7 @@ impl Desk {
             expiry: Span::ZERO,
             in_flight_max: None,
             will: None,
+            tenant,
             // Not the operator's rules: they are for peers.
             access: Rules::allow_all().into_own().compile("", None),
             user: None,
@@ -207,7 +215,8 @@ impl Desk {
         let Some(desk) = links.coap.desk_mut(id) else { return };
         desk.is_open = false;
         let (link, nonce) = (desk.link, desk.nonce);
-        if let Some(session) = Desk::open_session(link, nonce, now, kernel, links)
+        let tenant = links.coap.desk(id).map_or_else(Box::default, |desk| desk.tenant.clone());
+        if let Some(session) = Desk::open_session(&tenant, link, nonce, now, kernel, links)
             && let Some(desk) = links.coap.desk_mut(id)
         {
             desk.session = session;

@@ -225,6 +225,7 @@ impl Identities {
             expiry: Span::ZERO,
             in_flight_max: None,
             will: None,
+            tenant: &settings.tenant,
             access,
             user: user.map(Into::into),
             dialect: "CoAP",

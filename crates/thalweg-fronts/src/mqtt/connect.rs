@@ -168,6 +168,7 @@ impl MqttFront {
             expiry: opening.expiry,
             in_flight_max: (version == Version::V5).then(|| opening.receive_max.min(kernel.limits().in_flight_max)),
             will: opening.will,
+            tenant: "",
             access,
             user: user.map(Into::into),
             dialect: match version {
@@ -186,6 +187,7 @@ impl MqttFront {
                 let reason = match refusal {
                     OpenRefusal::TooManySessions => ReasonCode::QuotaExceeded,
                     OpenRefusal::Overloaded => ReasonCode::ServerBusy,
+                    OpenRefusal::OtherUser | OpenRefusal::Denied => ReasonCode::NotAuthorized,
                 };
                 return MqttFront::refuse(links, id, &ConnAck { reason, ..ConnAck::default() }, now, kernel);
             }

@@ -122,6 +122,8 @@ impl StompFront {
     ) {
         let Some(front) = StompFront::of(links, id) else { return };
         let tenant = front.tenant.clone();
+        // From now on the user that was proven: a claimed one may be another.
+        front.login = user.clone();
         let name = front.client.clone().filter(|name| !name.is_empty() && kernel.limits().presence);
         let open = OpenSession {
             client: &opening.session,
@@ -130,6 +132,7 @@ impl StompFront {
             expiry: Span::ZERO,
             in_flight_max: None,
             will: None,
+            tenant: &tenant,
             access,
             user: user.map(Into::into),
             dialect: match front.machine.version() {
@@ -146,6 +149,8 @@ impl StompFront {
                 let body = match refusal {
                     OpenRefusal::TooManySessions => "there are as many sessions as there may be; raise the limit\n",
                     OpenRefusal::Overloaded => "the broker is short of memory; try again later\n",
+                    OpenRefusal::OtherUser => "the session is another user's\n",
+                    OpenRefusal::Denied => "the rules grant nothing in this virtual host\n",
                 };
                 return StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
             }

@@ -263,6 +263,7 @@ impl StompFront {
             address,
             durable: wishes.durable.unwrap_or(true),
             exclusive: wishes.exclusive.unwrap_or(false),
+            is_named_by_broker: false,
             auto_delete: wishes.auto_delete.unwrap_or(false),
             limits: wishes.limits,
         };

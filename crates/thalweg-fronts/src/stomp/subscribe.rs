@@ -198,6 +198,7 @@ impl StompFront {
                         address: &address,
                         durable: wishes.durable.unwrap_or(true),
                         exclusive: wishes.exclusive.unwrap_or(false),
+                        is_named_by_broker: false,
                         auto_delete: wishes.auto_delete.unwrap_or(false),
                         limits: wishes.limits,
                     };
@@ -237,6 +238,7 @@ impl StompFront {
             address: &address,
             durable: is_durable,
             exclusive: wishes.exclusive.unwrap_or(!is_shared),
+            is_named_by_broker: !is_shared,
             auto_delete: wishes.auto_delete.unwrap_or(!is_durable),
             limits: wishes.limits,
         };
@@ -297,7 +299,14 @@ impl StompFront {
         let address = queue_address(&front.tenant, &name);
         let limits = Default::default();
         // It stays when its consumer goes: answers may still come.
-        let spec = QueueSpec { address: &address, durable: false, exclusive: true, auto_delete: false, limits };
+        let spec = QueueSpec {
+            address: &address,
+            durable: false,
+            exclusive: true,
+            is_named_by_broker: true,
+            auto_delete: false,
+            limits,
+        };
         declare(kernel, session, &spec, destination, now, links)?;
         if let Some(front) = StompFront::of(links, id) {
             front.temporaries.push((destination.into(), address.as_str().into()));

@@ -25,12 +25,19 @@ fn declare(world: &mut World, address: &str) {
         access: Access::ALL,
         user: None,
         dialect: "test",
+        tenant: "",
         known_as: None,
         grants: Grants::default(),
     };
     let session: SessionId = shard.kernel.open_session(open, now, &mut shard.links).expect("room").session;
-    let spec =
-        QueueSpec { address, durable: false, exclusive: false, auto_delete: false, limits: QueueLimits::default() };
+    let spec = QueueSpec {
+        address,
+        durable: false,
+        exclusive: false,
+        is_named_by_broker: false,
+        auto_delete: false,
+        limits: QueueLimits::default(),
+    };
     shard.kernel.declare_queue(session, &spec, now, &mut shard.links).expect("a queue");
     shard.kernel.close_link(session, link, Closing::Clean, None, now, &mut shard.links);
     world.rest();

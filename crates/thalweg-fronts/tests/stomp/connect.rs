@@ -72,6 +72,25 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
 }
 
 #[test]
+fn a_user_id_is_that_of_the_user_who_was_proven() {
+    let mut world = World::new();
+    let claims = ConnectOut { login: Some("admin"), passcode: Some("secret"), ..ConnectOut::default() };
+    for (user_id, is_taken) in [("bob", true), ("admin", false)] {
+        let who = world.try_connect(&with(claims));
+        world.allow(LoginAnswer::Allowed { user: Some("bob".into()), access: Access::ALL, expires: None, data: None });
+        assert!(matches!(world.heard(who), Some(Heard::Connected { .. })));
+        let send = format!("SEND\ndestination:/queue/q\nuser-id:{user_id}\nreceipt:r\n\n\0");
+        world.writes(who, send.as_bytes());
+        if is_taken {
+            world.hears_receipt(who, "r");
+        } else {
+            let (message, _) = world.hears_error(who, Some("r"));
+            assert_eq!(message, "precondition_failed");
+        }
+    }
+}
+
+#[test]
 fn host_names_a_tenant_or_a_server() {
     let settings = StompSettings {
         tenants: Box::new(["blue".into()]),

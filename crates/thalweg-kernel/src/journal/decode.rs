@@ -330,7 +330,7 @@ fn properties(fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), Record
 
 fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
     let flags = fields.byte()?;
-    fields.no_flags(flags >> 6)?;
+    fields.no_flags(flags >> 7)?;
     let mut text = |flag: u8| -> Result<_, RecordFault> {
         if flags & flag != 0 { Ok(Some(fields.text()?.into())) } else { Ok(None) }
     };
@@ -356,6 +356,11 @@ fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
             first_secs: fields.number()?,
             lifetime_ms: fields.number()?.checked_sub(1),
         });
+    }
+    if flags & detail_flag::ORIGINS != 0 {
+        for _ in 0..fields.count(1)? {
+            details.origins.push(fields.text()?.into());
+        }
     }
     Ok(details)
 }

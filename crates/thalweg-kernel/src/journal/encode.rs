@@ -82,6 +82,7 @@ pub(super) mod detail_flag {
     pub const APP_ID: u8 = 1 << 3;
     pub const USER_ID: u8 = 1 << 4;
     pub const TIMESTAMP: u8 = 1 << 5;
+    pub const ORIGINS: u8 = 1 << 6;
 }
 
 pub(super) mod value_kind {
@@ -418,7 +419,7 @@ fn put_properties(out: &mut Vec<u8>, properties: &Properties, priority: u8) {
 }
 
 fn put_details(out: &mut Vec<u8>, details: &Details) {
-    let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs, deaths } = details;
+    let Details { message_id, content_encoding, kind, app_id, user_id, timestamp_secs, deaths, origins } = details;
     let texts = [
         (message_id, detail_flag::MESSAGE_ID),
         (content_encoding, detail_flag::CONTENT_ENCODING),
@@ -427,7 +428,8 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         (user_id, detail_flag::USER_ID),
     ];
     let said = texts.iter().filter(|(text, _)| text.is_some()).fold(0, |flags, (_, flag)| flags | flag);
-    out.push(said | if timestamp_secs.is_some() { detail_flag::TIMESTAMP } else { 0 });
+    let timestamp = if timestamp_secs.is_some() { detail_flag::TIMESTAMP } else { 0 };
+    out.push(said | timestamp | if origins.is_empty() { 0 } else { detail_flag::ORIGINS });
     for text in texts.iter().filter_map(|(text, _)| text.as_ref()) {
         put_text(out, text);
     }
@@ -443,5 +445,9 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         put_number(out, *first_secs);
         // One more than the lifetime; 0 for none.
         put_number(out, lifetime_ms.map_or(0, |ms| ms.saturating_add(1)));
+    }
+    if !origins.is_empty() {
+        put_number(out, origins.len() as u64);
+        origins.iter().for_each(|origin| put_text(out, origin));
     }
 }

@@ -3,7 +3,7 @@
 use super::Item;
 use super::dead_letter::{Burials, Original};
 use crate::Kernel;
-use crate::access::Permission;
+use crate::access::is_brokers;
 use crate::cause::Cause;
 use crate::durable::Pending;
 use crate::effects::{Effects, Holder};
@@ -12,7 +12,6 @@ use crate::publish::Draft;
 use crate::route_cache::Route;
 use crate::session::Pressure;
 use crate::{QueueOverflow, SessionId};
-use thalweg_model::presence::is_presence;
 use thalweg_model::{DeathReason, Message, Properties, Reliability, Time};
 
 /// What queues made of a message.
@@ -76,7 +75,7 @@ impl Kernel {
             }
         }
         for address in compared.next {
-            if depth == 0 || address.is_empty() || is_presence(&address) || seen.contains(&address) {
+            if depth == 0 || address.is_empty() || is_brokers(&address) || seen.contains(&address) {
                 continue;
             }
             seen.push(address.clone());
@@ -185,10 +184,10 @@ impl Kernel {
         let bytes = message.bytes();
         let Some(queue) = self.queue_mut(index) else { return false };
         queue.insert(item);
-        let has_groups = !queue.groups.is_empty();
+        let (has_groups, is_behind) = (!queue.groups.is_empty(), queue.ready > 1 && !queue.consumers.is_empty());
         self.waiting += 1;
         self.bytes_held += bytes;
-        if has_groups {
+        if has_groups || (is_behind && self.has_judged_consumer(index)) {
             // Groups take it when it is written down.
             self.queues_to_pump.push(index);
         }
@@ -203,6 +202,12 @@ impl Kernel {
         let Some(queue) = self.queue(index) else { return false };
         let to_disk = may_go_to_disk && (queue.depth.is_some() || self.may_go_deep(queue));
         !to_disk && (queue.ready > 0 || !self.has_taker_now(index))
+    }
+
+    /// Whether some consumer may have to be passed over, so that others are not kept waiting by what it may not have.
+    fn has_judged_consumer(&self, index: u32) -> bool {
+        let judged = |id: SessionId| self.sessions.get(id).is_some_and(|session| !session.access.is_allow_all());
+        self.queue(index).is_some_and(|queue| queue.consumers.iter().any(|consumer| judged(consumer.session)))
     }
 
     /// Puts a message behind those on disk; it is refused never.
@@ -307,9 +312,7 @@ impl Kernel {
     /// Whether a session may be given a message.
     #[inline]
     pub(super) fn may_receive(&self, id: SessionId, message: &Message) -> bool {
-        self.sessions.get(id).is_some_and(|session| {
-            session.access.is_allow_all() || session.access.allows(Permission::Receive, message.address())
-        })
+        self.sessions.get(id).is_some_and(|session| session.access.may_receive(message))
     }
 }
 

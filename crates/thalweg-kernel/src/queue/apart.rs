@@ -7,7 +7,7 @@
 use super::declare::may_use;
 use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
-use crate::access::Permission;
+use crate::access::{Access, Permission};
 use crate::effects::{Effects, Taken};
 use crate::ids::{LinkId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
@@ -31,12 +31,13 @@ pub enum TakenEnd {
     Settled(Verdict),
     /// He was gone before he could be given it.
     NotGiven,
-    /// His session may not receive it.
-    Forbidden,
 }
 
 /// What was asked for.
 type Answer = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
+
+/// Messages that somebody may not have are passed over; how many before a queue is said to have nothing for him.
+pub(super) const LOOKED_AT_MAX: usize = 128;
 
 /// No session of this shard: what was taken apart is booked with its queue only.
 const NOBODY: SessionId = SessionId(u32::MAX);
@@ -62,15 +63,18 @@ impl Kernel {
         }
         if !self.has_queues() {
             match self.sessions.get(id) {
-                Some(session) if session.access.allows(Permission::Subscribe, queue) => {}
+                Some(session) if session.access.allows(Permission::Take, queue) => {
+                    let (queue, access) = (queue.into(), session.access.clone());
+                    fx.send(home(HOME, self.shards), ShardMessage::TakeApart { asker, queue, access });
+                }
                 _ => return Err(Refusal::Denied),
             }
-            fx.send(home(HOME, self.shards), ShardMessage::TakeApart { asker, queue: queue.into() });
             return Ok(());
         }
         let index = self.find_queue(queue).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, index)?;
-        match self.serve_taker(self.shard, asker, queue, now, fx) {
+        let access = self.sessions.get(id).map_or(Access::ALL, |session| session.access.clone());
+        match self.serve_taker(self.shard, asker, &access, queue, now, fx) {
             Some(Err(refusal)) => return Err(refusal),
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
             None => {}
@@ -102,6 +106,7 @@ impl Kernel {
         if !is_queue_address(queue) || Address::check(queue).is_err() || !self.is_address_within_limits(queue) {
             return Err(Refusal::Invalid("no queue can have this name"));
         }
+        // Without terms it is no more than what using it asks for.
         if !self.sessions.get(id).is_some_and(|session| may_use(session, queue)) {
             return Err(Refusal::Denied);
         }
@@ -141,11 +146,12 @@ impl Kernel {
         &mut self,
         from: ShardId,
         asker: Asker,
+        access: &Access,
         queue: Box<str>,
         now: Time,
         fx: &mut E,
     ) {
-        if let Some(taken) = self.serve_taker(from, asker, &queue, now, fx) {
+        if let Some(taken) = self.serve_taker(from, asker, access, &queue, now, fx) {
             fx.send(from, ShardMessage::TakenApart { asker, queue, taken });
         }
         if self.has_queue_work() {
@@ -153,11 +159,12 @@ impl Kernel {
         }
     }
 
-    /// Takes the first message out of a queue for somebody; nothing if it has to be fetched first.
+    /// Takes the first message out of a queue that `access` may have; nothing if it has to be fetched first.
     fn serve_taker<E: Effects>(
         &mut self,
         from: ShardId,
         asker: Asker,
+        access: &Access,
         address: &str,
         now: Time,
         fx: &mut E,
@@ -170,12 +177,17 @@ impl Kernel {
         if queue.taken {
             return Some(Err(Refusal::InUse));
         }
-        loop {
+        let mut passed = Vec::new();
+        let answer = loop {
             let queue = self.queue_mut(index)?;
             queue.used = now;
-            let Some(item) = queue.pop() else {
-                let has_to_wait = self.asks_deep(index, super::depth::Asked::Apart(from, asker), fx);
-                return if has_to_wait { None } else { Some(Ok(None)) };
+            let next = if passed.len() < LOOKED_AT_MAX { queue.pop() } else { None };
+            let Some(item) = next else {
+                if !passed.is_empty() {
+                    break Some(Ok(None));
+                }
+                let asked = super::depth::Asked::Apart(from, asker, access.clone());
+                break if self.asks_deep(index, asked, fx) { None } else { Some(Ok(None)) };
             };
             let (number, left) = (queue.number, queue.ready as u64);
             self.waiting -= 1;
@@ -185,14 +197,14 @@ impl Kernel {
                 self.give_up(index, item, DeathReason::Expired, now, fx);
                 continue;
             }
-            if from == self.shard && self.is_there(&asker) && !self.may_receive(asker.session, &item.message) {
-                self.book_drop(None, item.message.address(), DropReason::AccessDenied);
-                let journal = self.queue(index).map_or(0, super::Queue::journal_number);
-                self.forget_item(journal, &item, false, fx);
+            if !access.may_receive(&item.message) {
+                passed.push(item);
                 continue;
             }
-            return Some(Ok(Some(self.set_apart(index, number, item, left, now))));
-        }
+            break Some(Ok(Some(self.set_apart(index, number, item, left, now))));
+        };
+        passed.into_iter().rev().for_each(|item| self.put_back(index, item));
+        answer
     }
 
     fn set_apart(&mut self, index: u32, number: u64, item: Item, left: u64, now: Time) -> (TakenId, Message, u32, u64) {
@@ -217,11 +229,12 @@ impl Kernel {
         &mut self,
         from: ShardId,
         asker: Asker,
+        access: &Access,
         address: &str,
         now: Time,
         fx: &mut E,
     ) {
-        let Some(taken) = self.serve_taker(from, asker, address, now, fx) else { return };
+        let Some(taken) = self.serve_taker(from, asker, access, address, now, fx) else { return };
         if from == self.shard {
             self.on_taken_apart(asker, address.into(), taken, now, fx);
         } else {
@@ -243,9 +256,8 @@ impl Kernel {
         match taken {
             Ok(Some((id, ..))) if !is_there => self.end_taken(id, TakenEnd::NotGiven, now, fx),
             Ok(Some((id, message, ..))) if !self.may_receive(asker.session, &message) => {
-                self.end_taken(id, TakenEnd::Forbidden, now, fx);
-                // The next one may be another case. It comes by mail: for its own sessions the shard of queues has looked
-                // already.
+                // Its rights have changed meanwhile: it is judged by those of now.
+                self.end_taken(id, TakenEnd::NotGiven, now, fx);
                 if let Err(refusal) = self.take_apart(asker.session, link, ticket, &queue, now, fx) {
                     fx.taken(link, ticket, Err(refusal));
                 }
@@ -275,12 +287,6 @@ impl Kernel {
             (TakenEnd::NotGiven, true) => {
                 self.unsettle_one(index);
                 self.put_back(index, item);
-            }
-            (TakenEnd::Forbidden, true) => {
-                self.unsettle_one(index);
-                let journal = self.queue(index).map_or(0, super::Queue::journal_number);
-                self.book_drop(None, item.message.address(), DropReason::AccessDenied);
-                self.forget_item(journal, &item, false, fx);
             }
         }
         if is_there {

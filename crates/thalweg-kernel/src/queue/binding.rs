@@ -3,7 +3,7 @@
 use super::exchange::{self, Exchange, key_of, write_address};
 use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
 use crate::Kernel;
-use crate::access::Permission;
+use crate::access::{Permission, is_brokers};
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::kernel::Map;
@@ -13,7 +13,6 @@ use crate::shards::ShardMessage;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use thalweg_model::presence::is_presence;
 use thalweg_model::syntax::{DOTTED, write_level};
 use thalweg_model::{Properties, PropertyValue, Reliability};
 
@@ -93,9 +92,8 @@ impl Kernel {
         if thalweg_model::Filter::check(&filter).is_err() {
             return Err(Refusal::Invalid("no filter can be made of this key"));
         }
-        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        let link = session.link;
-        if !session.access.allows(Permission::Subscribe, &filter) || !self.is_told_here(&filter) {
+        let link = self.sessions.get(id).ok_or(Refusal::Denied)?.link;
+        if !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
         let durable = self.limits.journal && self.is_durable_exchange(spec.exchange) && self.is_durable_target(&to);
@@ -131,19 +129,32 @@ impl Kernel {
         let to = match spec.to {
             BindTo::Queue(address) => {
                 let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-                self.may_use_queue(id, index)?;
+                self.may_configure_queue(id, index)?;
                 To::Queue(index)
             }
             BindTo::Exchange(address) => {
                 self.exchange_kind(address).ok_or(Refusal::NoExchange)?;
-                let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-                if !session.access.allows(Permission::Publish, address) {
-                    return Err(Refusal::Denied);
-                }
                 To::Exchange(address.into())
             }
         };
         let (kind, _) = self.exchange_kind(spec.exchange).ok_or(Refusal::NoExchange)?;
+        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+        // Who binds reads from the one, and publishes to the other whatever has a key that the binding lets through.
+        let (filter, _) = filter_of(spec.exchange, kind, spec.key);
+        if !session.access.allows(Permission::Subscribe, &filter) {
+            return Err(Refusal::Denied);
+        }
+        if let To::Exchange(target) = &to {
+            let has_wildcard = spec.key.split('.').any(|word| matches!(word, "*" | "#"));
+            let is_any = match kind {
+                ExchangeKind::Direct => false,
+                ExchangeKind::Topic => has_wildcard,
+                ExchangeKind::Fanout | ExchangeKind::Headers => true,
+            };
+            if !self.may_publish_in(session, target, (!is_any).then_some(spec.key)) {
+                return Err(Refusal::Denied);
+            }
+        }
         if kind == ExchangeKind::Headers && rule_of(spec.arguments).is_none() {
             return Err(Refusal::Invalid("x-match must be all, any, all-with-x or any-with-x"));
         }
@@ -343,7 +354,7 @@ impl Kernel {
         let mut next = String::new();
         write_address(exchange, kind, &key_of(address), &mut next);
         // Bindings give nobody a right that access rules cannot.
-        if depth >= DEPTH_MAX || is_presence(&next) || seen.iter().any(|known| **known == *next) {
+        if depth >= DEPTH_MAX || is_brokers(&next) || seen.iter().any(|known| **known == *next) {
             return;
         }
         seen.push(next.clone().into());

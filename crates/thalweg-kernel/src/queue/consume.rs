@@ -1,6 +1,7 @@
 //! Consumers come and go, and say how much they may have.
 
 use super::Consumer;
+use super::apart::LOOKED_AT_MAX;
 use super::depth::Asked;
 use super::line::{LineConsumer, Source};
 use super::spec::{ConsumeSpec, Refusal, Verdict};
@@ -213,14 +214,19 @@ impl Kernel {
 
     /// Hands the first message over that can be; how many are left behind it.
     fn take_first<E: Effects>(&mut self, id: SessionId, line: u16, index: u32, now: Time, fx: &mut E) -> Option<u64> {
-        loop {
+        let mut passed = Vec::new();
+        let taken = loop {
             let queue = self.queue_mut(index)?;
             queue.used = now;
-            let Some(item) = queue.pop() else {
+            let next = if passed.len() < LOOKED_AT_MAX { queue.pop() } else { None };
+            let Some(item) = next else {
+                if !passed.is_empty() {
+                    break None;
+                }
                 // If there is more, it is on disk, and comes as soon as it is fetched.
                 let left = queue.ready as u64;
                 let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
-                return self.asks_deep(index, Asked::Line(id, line, settles), fx).then_some(left);
+                break self.asks_deep(index, Asked::Line(id, line, settles), fx).then_some(left);
             };
             let left = queue.ready as u64;
             self.waiting -= 1;
@@ -230,17 +236,23 @@ impl Kernel {
                 self.give_up(index, item, DeathReason::Expired, now, fx);
                 continue;
             }
+            if !self.may_have(id, index, &item.message) {
+                passed.push(item);
+                continue;
+            }
             let nobody = Consumer { session: id, line, number: 0, priority: 0 };
             let tag_before = self.line(id, line).map_or(0, |line| line.tag_last);
             if let Err(item) = self.hand_to(index, nobody, item, false, now, fx) {
                 self.put_back(index, item);
-                return None;
+                break None;
             }
-            // One that this session may not have, or that is too large for it, is gone and was not handed over.
-            if self.line(id, line)?.tag_last > tag_before {
-                return Some(left);
+            // One that is too large for this session is gone and was not handed over.
+            if self.line(id, line).is_some_and(|line| line.tag_last > tag_before) {
+                break Some(left);
             }
-        }
+        };
+        passed.into_iter().rev().for_each(|item| self.put_back(index, item));
+        taken
     }
 
     /// Ends a line: its consumers leave, and what it has not settled goes back, flagged. Transactions lose what they would

@@ -3,12 +3,12 @@
 use super::exchange::{key_of, write_address};
 use super::{Item, queue_address};
 use crate::Kernel;
+use crate::access::is_brokers;
 use crate::cause::Cause;
 use crate::effects::Effects;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
 use std::collections::VecDeque;
-use thalweg_model::presence::is_presence;
 use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// A message that a queue gave up, on its way to where such messages go.
@@ -111,6 +111,9 @@ impl Kernel {
         let queue_address = Box::<str>::from(&*queue.address);
         let mut properties = message.properties().cloned().unwrap_or_default();
         let details = properties.details.get_or_insert_default();
+        if !details.origins.iter().any(|known| **known == *message.address()) {
+            details.origins.push(message.address().into());
+        }
         let lifetime = message.expires();
         let lifetime_ms = (lifetime != Time::NEVER).then(|| lifetime.since(message.ingress()).millis());
         let known = details.deaths.iter().position(|death| *death.queue == *queue_address && death.reason == why);
@@ -206,7 +209,7 @@ impl Kernel {
             ..Draft::of(&message)
         };
         self.ledger.own += 1;
-        if is_presence(&address) {
+        if is_brokers(&address) {
             // Nobody publishes there, not by dying either.
             self.ledger.unmatched += 1;
             return;

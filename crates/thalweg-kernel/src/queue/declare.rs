@@ -1,6 +1,7 @@
 //! Queues are made and ended.
 
 use super::Queue;
+use super::exchange::{subtree, write_address};
 use super::line::Source;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
 use crate::Kernel;
@@ -40,11 +41,13 @@ impl Kernel {
             return Err(Refusal::Invalid("no queue can have this name"));
         }
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        if !spec.exclusive && !may_use(session, spec.address) {
+        // Under a name that the broker made up a queue is in nobody's way.
+        let is_free = spec.exclusive && spec.is_named_by_broker;
+        if !is_free && !session.access.may_configure(spec.address) {
             return Err(Refusal::Denied);
         }
         if let Some(dead_letter) = &spec.limits.dead_letter
-            && !may_bury(session, dead_letter, spec.address)
+            && !self.may_bury(session, dead_letter, spec.address)
         {
             return Err(Refusal::Denied);
         }
@@ -169,7 +172,7 @@ impl Kernel {
         fx: &mut E,
     ) -> Result<u64, Refusal> {
         let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_take_from(id, index)?;
+        self.may_configure_queue(id, index)?;
         let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
         if if_unused && !(queue.consumers.is_empty() && queue.groups.is_empty()) {
             return Err(Refusal::InUse);
@@ -196,7 +199,7 @@ impl Kernel {
         fx: &mut E,
     ) -> Result<u64, Refusal> {
         let index = self.find_queue(address).ok_or(Refusal::NoQueue)?;
-        self.may_take_from(id, index)?;
+        self.may_configure_queue(id, index)?;
         let mut count = 0;
         if let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) {
             count += self.drop_depth(&mut queue, DropReason::Purged, true, fx);
@@ -273,47 +276,75 @@ impl Kernel {
         }
     }
 
-    /// Whether a session may see and bind a queue.
+    /// Whether a session may see a queue.
     pub(super) fn may_use_queue(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
+        self.judge_queue(id, index, may_use)
+    }
+
+    /// Whether a session may bind, purge and delete a queue.
+    pub(super) fn may_configure_queue(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
+        self.judge_queue(id, index, |session, address| session.access.may_configure(address))
+    }
+
+    /// The owner of an exclusive queue may do anything with it and others nothing; for the rest the rules decide.
+    fn judge_queue(
+        &self,
+        id: SessionId,
+        index: u32,
+        may: impl Fn(&crate::session::Session, &str) -> bool,
+    ) -> Result<(), Refusal> {
         let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
         match queue.owner {
             Some(owner) if owner == id => Ok(()),
             Some(_) => Err(Refusal::Locked),
             None => match self.sessions.get(id) {
-                Some(session) if may_use(session, &queue.address) => Ok(()),
+                Some(session) if may(session, &queue.address) => Ok(()),
                 _ => Err(Refusal::Denied),
             },
         }
+    }
+
+    /// Whether a session may publish wherever dead letters of its queue may go.
+    fn may_bury(&self, session: &crate::session::Session, to: &DeadLetter, queue: &str) -> bool {
+        let access = &session.access;
+        match (&*to.exchange, &to.key) {
+            // The key is each message's: the queue of that name, which may be any.
+            ("", None) => access.is_allow_all() || access.covers(Permission::Publish, &queues_of(queue)),
+            ("", Some(key)) => {
+                let address = queue_address(super::dead_letter::tenant_of(queue), key);
+                access.allows(Permission::Publish, &address)
+            }
+            (exchange, key) => self.may_publish_in(session, exchange, key.as_deref()),
+        }
+    }
+
+    /// Whether a session may publish to an exchange with a key, or for `None` with any.
+    pub(super) fn may_publish_in(&self, session: &crate::session::Session, exchange: &str, key: Option<&str>) -> bool {
+        if let (Some(key), Some((kind, _))) = (key, self.exchange_kind(exchange)) {
+            let mut address = String::new();
+            write_address(exchange, kind, key, &mut address);
+            return session.access.allows(Permission::Publish, &address);
+        }
+        let mut all = String::new();
+        subtree(exchange, &mut all);
+        all.push('#');
+        session.access.covers(Permission::Publish, &all)
     }
 
     /// Whether a session may take messages out of a queue.
     pub(super) fn may_take_from(&self, id: SessionId, index: u32) -> Result<(), Refusal> {
-        let queue = self.queue(index).ok_or(Refusal::NoQueue)?;
-        match queue.owner {
-            Some(owner) if owner == id => Ok(()),
-            Some(_) => Err(Refusal::Locked),
-            None => match self.sessions.get(id) {
-                Some(session) if session.access.allows(Permission::Subscribe, &queue.address) => Ok(()),
-                _ => Err(Refusal::Denied),
-            },
-        }
+        self.judge_queue(id, index, |session, address| session.access.allows(Permission::Take, address))
     }
 }
 
 pub(super) fn may_use(session: &crate::session::Session, address: &str) -> bool {
-    session.access.allows(Permission::Subscribe, address) || session.access.allows(Permission::Publish, address)
+    let rights = [Permission::Publish, Permission::Take, Permission::Configure];
+    rights.into_iter().any(|right| session.access.allows(right, address))
 }
 
-/// Whether a session may publish where dead letters of its queue go.
-fn may_bury(session: &crate::session::Session, to: &DeadLetter, queue: &str) -> bool {
-    match (&*to.exchange, &to.key) {
-        ("", None) => true,
-        ("", Some(key)) => {
-            let address = queue_address(super::dead_letter::tenant_of(queue), key);
-            session.access.allows(Permission::Publish, &address)
-        }
-        (exchange, _) => session.access.allows(Permission::Publish, exchange),
-    }
+/// A filter of all queues of a queue's tenant.
+fn queues_of(queue: &str) -> String {
+    format!("{}/#", queue.split('/').next().unwrap_or_default())
 }
 
 fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {

@@ -6,6 +6,7 @@
 
 use super::{Item, Queue};
 use crate::Kernel;
+use crate::access::Access;
 use crate::effects::{Effects, Fetch, Holder, Spot};
 use crate::ids::{SessionId, ShardId};
 use crate::journal::{Record, Stored, Waiting};
@@ -41,12 +42,12 @@ pub(super) struct Depth {
 }
 
 /// Somebody who asked for one message.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum Asked {
     /// A line of a session, and whether it will settle the message.
     Line(SessionId, u16, bool),
-    /// Somebody on that shard, who takes it by itself.
-    Apart(ShardId, Asker),
+    /// Somebody on that shard, who takes it by itself, with these rights.
+    Apart(ShardId, Asker, Access),
 }
 
 impl Depth {
@@ -229,8 +230,8 @@ impl Kernel {
         for asked in asked {
             let (id, line, settles) = match asked {
                 Asked::Line(id, line, settles) => (id, line, settles),
-                Asked::Apart(from, asker) => {
-                    self.serve_taker_again(from, asker, &address, now, fx);
+                Asked::Apart(from, asker, access) => {
+                    self.serve_taker_again(from, asker, &access, &address, now, fx);
                     continue;
                 }
             };

@@ -1,9 +1,11 @@
 //! What waits in a queue goes to whoever can take it.
 
+use super::apart::LOOKED_AT_MAX;
 use super::dead_letter::Original;
 use super::line::{Source, Unsettled};
 use super::{Consumer, Item};
 use crate::Kernel;
+use crate::access::Permission;
 use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
@@ -27,6 +29,8 @@ impl Kernel {
     pub(crate) fn pump_queue<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[u32; 2]> = SmallVec::new();
+        // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
+        let mut passed: Vec<Item> = Vec::new();
         loop {
             let Some(queue) = self.queue(index) else { return };
             if queue.ready == 0 || (queue.consumers.is_empty() && queue.groups.is_empty()) {
@@ -41,16 +45,13 @@ impl Kernel {
                 break;
             };
             let Some((taker, turn)) = self.choose_taker(index, &next.message, &resting) else {
-                if !self.nobody_may_have(index, next.message.address()) {
+                if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(index, &next.message) {
                     break;
                 }
-                // It must not stand in the way of what waits behind it.
-                let journal = queue.journal_number();
                 let Some(item) = self.queue_mut(index).and_then(super::Queue::pop) else { break };
                 self.waiting -= 1;
                 self.bytes_held = self.bytes_held.saturating_sub(item.message.bytes());
-                self.book_drop(None, item.message.address(), DropReason::AccessDenied);
-                self.forget_item(journal, &item, false, fx);
+                passed.push(item);
                 continue;
             };
             self.next_turn(index, turn);
@@ -78,19 +79,34 @@ impl Kernel {
                 }
             }
         }
+        passed.into_iter().rev().for_each(|item| self.put_back(index, item));
         self.watch_expiry(index);
         if self.has_queue_work() {
             self.after_queues(now, fx);
         }
     }
 
-    /// Whether only groups take from a queue, and no member of any may receive from the address.
-    fn nobody_may_have(&self, index: u32, address: &str) -> bool {
+    /// Whether nobody who takes from a queue may have a message.
+    fn nobody_may_have(&self, index: u32, message: &Message) -> bool {
         self.queue(index).is_some_and(|queue| {
-            queue.consumers.is_empty()
-                && !queue.groups.is_empty()
-                && queue.groups.iter().all(|group| self.is_forbidden(*group, address))
+            queue.consumers.iter().all(|consumer| !self.may_have(consumer.session, index, message))
+                && queue.groups.iter().all(|group| self.is_forbidden(*group, message))
         })
+    }
+
+    /// Whether a session may be given a message out of a queue: by the rules of now, for the queue and for the message.
+    /// The owner of an exclusive queue may have what was published to the queue itself.
+    pub(super) fn may_have(&self, id: SessionId, index: u32, message: &Message) -> bool {
+        let (Some(session), Some(queue)) = (self.sessions.get(id), self.queue(index)) else { return false };
+        let access = &session.access;
+        if access.is_allow_all() {
+            return true;
+        }
+        if queue.owner == Some(id) {
+            let is_own = message.is_at(&queue.address) && access.may_receive_from(message.origins());
+            return is_own || access.may_receive(message);
+        }
+        access.allows(Permission::Take, &queue.address) && access.may_receive(message)
     }
 
     /// Lets an item wait where it was.
@@ -128,13 +144,13 @@ impl Kernel {
     fn choose_taker(&self, index: u32, message: &Message, resting: &[u32]) -> Option<(Taker, usize)> {
         let queue = self.queue(index)?;
         if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
-            return self.can_take(only).then_some((Taker::Consumer(*only), 0));
+            return self.can_have(index, only, message).then_some((Taker::Consumer(*only), 0));
         }
         let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
         let count = consumers + groups;
         if queue.limits.single_active {
             return match queue.consumers.first() {
-                Some(first) => self.can_take(first).then_some((Taker::Consumer(*first), 0)),
+                Some(first) => self.can_have(index, first, message).then_some((Taker::Consumer(*first), 0)),
                 None => {
                     let group = *queue.groups.first()?;
                     self.is_taker(group, message, resting).then_some((Taker::Group(group), 0))
@@ -148,7 +164,7 @@ impl Kernel {
         for step in 0..count {
             let at = (queue.cursor + step) % count;
             let (priority, can) = match queue.consumers.get(at) {
-                Some(consumer) => (consumer.priority, self.can_take(consumer)),
+                Some(consumer) => (consumer.priority, self.can_have(index, consumer, message)),
                 None => {
                     let group = *queue.groups.get(at - consumers)?;
                     (0, self.is_taker(group, message, resting))
@@ -172,7 +188,8 @@ impl Kernel {
     /// Whether somebody could take a message right now.
     pub(super) fn has_taker_now(&self, index: u32) -> bool {
         let Some(queue) = self.queue(index) else { return false };
-        queue.consumers.iter().any(|consumer| self.can_take(consumer)) || !queue.groups.is_empty()
+        queue.consumers.iter().any(|consumer| self.consumer_can_take(consumer.session, consumer.line, consumer.number))
+            || !queue.groups.is_empty()
     }
 
     fn is_taker(&self, group: u32, message: &Message, resting: &[u32]) -> bool {
@@ -185,8 +202,9 @@ impl Kernel {
         }
     }
 
-    fn can_take(&self, consumer: &Consumer) -> bool {
+    fn can_have(&self, index: u32, consumer: &Consumer, message: &Message) -> bool {
         self.consumer_can_take(consumer.session, consumer.line, consumer.number)
+            && self.may_have(consumer.session, index, message)
     }
 
     /// Gives an item to a consumer; gives it back if the consumer's output does not take it, and then the session is
@@ -203,11 +221,6 @@ impl Kernel {
         let Some(queue) = self.queue(index) else { return Err(item) };
         let (number, journal, left) = (queue.number, queue.journal_number(), queue.ready as u64);
         let source = Source::Queue(index, number);
-        if !self.may_receive(to.session, &item.message) {
-            self.book_drop(None, item.message.address(), DropReason::AccessDenied);
-            self.forget_item(journal, &item, fresh, fx);
-            return Ok(false);
-        }
         let settles = self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
         match settles {
             HandedOver::Unsettled(_) => {

@@ -2,7 +2,6 @@
 
 use super::spec::{ExchangeKind, ExchangeSpec, Refusal};
 use crate::Kernel;
-use crate::access::Permission;
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::route_cache::SinkKind;
@@ -169,6 +168,11 @@ impl Kernel {
         thalweg_model::Address::check(out).map_err(|_| Refusal::Invalid("no address can be made of this key"))
     }
 
+    /// Whether peers may not publish to an address, because its exchange is internal.
+    pub(crate) fn is_internal(&self, address: &str) -> bool {
+        address.starts_with("$x") && self.exchanges.get(&*exchange_of(address).0).is_some_and(|it| it.internal)
+    }
+
     /// Whether any exchange compares properties: then publishers must show them.
     #[inline]
     pub fn compares_headers(&self) -> bool {
@@ -200,8 +204,9 @@ impl Kernel {
         if name.starts_with("amq.") {
             return Err(Refusal::Reserved);
         }
-        let may_publish = |to: &str| session.access.allows(Permission::Publish, to);
-        if !may_publish(spec.address) || !spec.alternate.is_none_or(may_publish) {
+        if !session.access.may_configure(spec.address)
+            || !spec.alternate.is_none_or(|to| self.may_publish_in(session, to, None))
+        {
             return Err(Refusal::Denied);
         }
         if self.exchanges.len() >= self.limits.exchanges_max {
@@ -259,7 +264,7 @@ impl Kernel {
         }
         let exchange = self.exchanges.get(address).ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        if !session.access.allows(Permission::Publish, address) {
+        if !session.access.may_configure(address) {
             return Err(Refusal::Denied);
         }
         if if_unused && !exchange.bindings.is_empty() {

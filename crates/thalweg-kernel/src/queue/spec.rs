@@ -13,6 +13,8 @@ pub struct QueueSpec<'a> {
     pub durable: bool,
     /// It is the declaring session's alone and ends with its link.
     pub exclusive: bool,
+    /// The broker made its name up, so that nobody else can need it: to declare it exclusively is no right.
+    pub is_named_by_broker: bool,
     /// It ends when its last consumer leaves.
     pub auto_delete: bool,
     /// Its bounds and choices.

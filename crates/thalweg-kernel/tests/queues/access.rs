@@ -1,9 +1,9 @@
 //! Rules hold for every verb.
 
 use crate::world::{Taking, Terms, Who, World, exchange_spec, firm, q, x};
-use thalweg_kernel::access::Permission::{Publish, Receive, Subscribe};
+use thalweg_kernel::access::Permission::{Configure, Publish, Receive, Subscribe};
 use thalweg_kernel::access::{Otherwise, Permissions, Rule, Rules};
-use thalweg_kernel::{DropReason, ExchangeKind, ExchangeSpec, Outcome, Refusal, Subscribed};
+use thalweg_kernel::{DropReason, ExchangeKind, ExchangeSpec, Outcome, QueueSpec, Refusal, Subscribed};
 use thalweg_model::{Reliability, Span};
 
 /// Somebody who may do only what the rules allow, and a world with queue `q`, exchange `e` and a message.
@@ -42,8 +42,22 @@ fn without_rights_every_verb_is_denied() {
     assert_eq!(world.send(client, "e", "k", "m"), Outcome::Denied);
     assert_eq!(world.subscribe(client, &q("q"), Some("q"), Reliability::AtLeastOnce), Subscribed::Denied);
     assert_eq!(world.waits("q"), 1);
-    // A queue of its own needs no right.
-    assert_eq!(world.declare(client, "mine", &Terms::exclusive()).map(|status| status.existed), Ok(false));
+    // A queue of its own needs no right under a name that nobody else can want, but takes nobody's name away.
+    assert_eq!(world.declare(client, "mine", &Terms::exclusive()).err(), Some(denied));
+    let named = |world: &mut World| {
+        let (address, limits) = (q("named-for-it"), Default::default());
+        let is_named_by_broker = true;
+        let spec = QueueSpec {
+            address: &address,
+            durable: false,
+            exclusive: true,
+            is_named_by_broker,
+            auto_delete: false,
+            limits,
+        };
+        world.run(0, |kernel, out, now| kernel.declare_queue(client.session, &spec, now, out))
+    };
+    assert_eq!(named(&mut world).map(|status| status.existed), Ok(false));
 }
 
 #[test]
@@ -59,7 +73,7 @@ fn who_may_publish_to_a_queue_may_declare_but_not_take_from_it() {
 
 #[test]
 fn who_may_take_from_a_queue_is_given_only_what_it_may_receive() {
-    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q"), Rule::allow(Receive, "$x/e/open")];
+    let rules = [Rule::allow(Permissions::READ, "$q/q"), Rule::allow(Receive, "$x/e/open")];
     let (mut world, admin, client) = with_rules(&rules);
     world.bind(admin, "e", "q", "#");
     world.send(admin, "e", "open", "1");
@@ -69,14 +83,16 @@ fn who_may_take_from_a_queue_is_given_only_what_it_may_receive() {
     world.send(admin, "e", "closed", "4");
     world.send(admin, "e", "open", "5");
     assert_eq!(world.texts(client), ["m", "1", "3", "5"]);
-    assert_eq!(world.dropped(DropReason::AccessDenied), 2);
-    assert_eq!(world.entries_written(), 4);
+    assert_eq!(world.dropped(DropReason::AccessDenied), 0);
     assert_eq!(world.put(client, "q", "m"), Outcome::Denied);
+    // What it may not have waits for somebody who may.
+    world.consume(admin, "q", 1, Taking::default());
+    assert_eq!(world.texts(admin), ["2", "4"]);
 }
 
 #[test]
 fn one_who_asks_for_one_message_is_given_the_first_that_it_may_have() {
-    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q")];
+    let rules = [Rule::allow(Permissions::READ, "$q/q")];
     let (mut world, admin, client) = with_rules(&rules);
     world.bind(admin, "e", "q", "#");
     world.send(admin, "e", "closed", "1");
@@ -85,6 +101,8 @@ fn one_who_asks_for_one_message_is_given_the_first_that_it_may_have() {
     assert_eq!(world.take(client, "q", false), Ok(Some(0)));
     assert_eq!(world.texts(client), ["m", "2"]);
     assert_eq!(world.kernels[0].totals().in_flight, 1, "the first is still unsettled");
+    assert_eq!(world.take(admin, "q", false), Ok(Some(0)), "what it may not have is still there");
+    assert_eq!(world.texts(admin), ["1"]);
 }
 
 #[test]
@@ -106,7 +124,8 @@ fn binding_needs_the_right_to_subscribe_to_what_it_brings() {
 
 #[test]
 fn leading_one_exchange_to_another_needs_the_right_to_publish_there() {
-    let rules = [Rule::allow(Subscribe, "$x/e/#"), Rule::allow(Publish, "$x/mine/#")];
+    let rules =
+        [Rule::allow(Subscribe, "$x/e/#"), Rule::allow(Permissions::from(Publish).with(Configure), "$x/mine/#")];
     let (mut world, admin, client) = with_rules(&rules);
     world.exchange(admin, "theirs", ExchangeKind::Fanout);
     assert_eq!(world.declare_exchange(client, "mine", &exchange_spec(ExchangeKind::Fanout)), Ok(()));
@@ -116,7 +135,7 @@ fn leading_one_exchange_to_another_needs_the_right_to_publish_there() {
 
 #[test]
 fn an_alternate_needs_the_right_to_publish_there() {
-    let (mut world, _, client) = with_rules(&[Rule::allow(Publish, "$x/mine/#")]);
+    let (mut world, _, client) = with_rules(&[Rule::allow(Permissions::ALL, "$x/mine/#")]);
     let forbidden = x("e");
     let spec = ExchangeSpec { alternate: Some(&forbidden), ..exchange_spec(ExchangeKind::Fanout) };
     // What nobody wants of its own would go where it may not publish.
@@ -132,8 +151,72 @@ fn dead_letters_need_the_right_to_publish_where_they_go() {
 }
 
 #[test]
+fn reading_one_queue_opens_no_other_and_ends_none() {
+    let rules = [Rule::allow(Permissions::READ, "$q/mine"), Rule::allow(Subscribe, "$q/#")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.queue(admin, "mine", &Terms::durable());
+    world.bind(admin, "e", "q", "#");
+    assert_eq!(world.take(client, "q", true), Err(Refusal::Denied));
+    assert_eq!(world.consume_from(client, &q("q"), 1, Taking::default()), Err(Refusal::Denied));
+    assert_eq!(world.subscribe(client, &q("q"), Some("x"), Reliability::AtLeastOnce), Subscribed::Denied);
+    assert_eq!(world.unbind(client, "e", "q", "#"), Err(Refusal::Denied));
+    for name in ["q", "mine"] {
+        let purged = world.run(0, |kernel, out, now| kernel.purge_queue(client.session, &q(name), now, out));
+        assert_eq!(purged, Err(Refusal::Denied), "{name}");
+        assert_eq!(world.delete_queue(client, name), Err(Refusal::Denied), "{name}");
+    }
+    assert_eq!(world.waits("q"), 1);
+}
+
+#[test]
+fn who_may_both_publish_and_take_may_do_everything_with_a_queue() {
+    let rules =
+        [Rule::allow(Publish, "$q/mine"), Rule::allow(Permissions::READ, "$q/mine"), Rule::allow(Subscribe, "news/#")];
+    let (mut world, _, client) = with_rules(&rules);
+    assert_eq!(world.declare(client, "mine", &Terms::durable()).map(|status| status.existed), Ok(false));
+    assert_eq!(world.bind_with(client, "amq.topic", "mine", "news.#", &[]), Ok(()));
+    assert_eq!(world.put(client, "mine", "m"), Outcome::Accepted);
+    assert_eq!(world.take(client, "mine", false), Ok(Some(0)));
+    assert_eq!(world.unbind(client, "amq.topic", "mine", "news.#"), Ok(()));
+    assert_eq!(world.delete_queue(client, "mine"), Ok(0));
+}
+
+#[test]
+fn a_dead_letter_is_given_only_to_whom_its_first_address_is_open() {
+    let rules =
+        [Rule::allow(Permissions::ALL, "$q/alice"), Rule::allow(Subscribe, "#"), Rule::allow(Receive, "a/open")];
+    let (mut world, admin, client) = with_rules(&rules);
+    world.queue(client, "alice", &Terms::durable());
+    let terms = Terms::default().with(|limits| limits.dead_letter = crate::world::to_queue("alice"));
+    world.queue(admin, "tmp", &terms);
+    world.bind(admin, "amq.topic", "tmp", "#");
+    for address in ["a/secret", "a/open"] {
+        world.publish(admin, firm(address, address));
+    }
+    world.consume(admin, "tmp", 2, Taking::default());
+    world.reject(admin, 1);
+    world.reject(admin, 2);
+    assert_eq!(world.waits("alice"), 2);
+    world.consume(client, "alice", 1, Taking::default());
+    assert_eq!(world.texts(client), ["a/open"]);
+    assert_eq!(world.waits("alice"), 1);
+}
+
+#[test]
+fn nobody_publishes_as_the_broker_by_a_detour() {
+    let (mut world, admin, _) = with_rules(&[]);
+    let listener = world.connect("listener");
+    world.subscribe(listener, "$SYS/#", None, Reliability::AtMostOnce);
+    world.exchange(admin, "mine", ExchangeKind::Fanout);
+    world.lead(admin, "mine", "amq.topic", "", &[]).expect("it may");
+    world.send(admin, "mine", "$SYS.broker.version", "forged");
+    assert_eq!(world.publish(admin, firm("$SYS/broker/version", "forged")), Outcome::Denied);
+    assert!(world.texts(listener).is_empty());
+}
+
+#[test]
 fn what_no_member_may_receive_does_not_stand_in_the_way_of_the_rest() {
-    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q")];
+    let rules = [Rule::allow(Permissions::READ, "$q/q")];
     let (mut world, admin, client) = with_rules(&rules);
     world.bind(admin, "e", "q", "#");
     world.send(admin, "e", "closed", "1");
@@ -147,7 +230,7 @@ fn what_no_member_may_receive_does_not_stand_in_the_way_of_the_rest() {
 
 #[test]
 fn rights_that_were_taken_away_stop_messages() {
-    let rules = [Rule::allow(Permissions::from(Subscribe).with(Receive), "$q/q")];
+    let rules = [Rule::allow(Permissions::READ, "$q/q")];
     let (mut world, admin, client) = with_rules(&rules);
     world.consume(client, "q", 1, Taking::default());
     let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("legal").compile("c", None);

@@ -4,7 +4,7 @@ use crate::world::{Taking, Terms, World, exchange_spec, firm, q, to_queue, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Limits, Outcome, QueueLimits, QueueOverflow, QueueStatus,
-    Refusal,
+    Refusal, Subscribed,
 };
 use thalweg_model::{Reliability, Span};
 
@@ -305,6 +305,7 @@ fn only_a_name_of_one_level_names_a_queue() {
             address,
             durable: false,
             exclusive: false,
+            is_named_by_broker: false,
             auto_delete: false,
             limits: QueueLimits::default(),
         };
@@ -322,13 +323,15 @@ fn only_a_name_of_one_level_names_a_queue() {
 #[test]
 fn tenants_have_queues_of_their_own() {
     let mut world = World::new();
-    let client = world.connect("c");
-    world.queue(client, "q", &Terms::default());
+    let other = world.connect("o");
+    world.queue(other, "q", &Terms::default());
+    let client = world.connect_in("plant", "c");
     let address = thalweg_kernel::queue_address("plant", "q");
     let spec = thalweg_kernel::QueueSpec {
         address: &address,
         durable: false,
         exclusive: false,
+        is_named_by_broker: false,
         auto_delete: false,
         limits: QueueLimits { dead_letter: to_queue("q"), ..QueueLimits::default() },
     };
@@ -337,6 +340,15 @@ fn tenants_have_queues_of_their_own() {
     assert_eq!(world.waits("q"), 0);
     assert_eq!(world.publish(client, firm(&address, "m")), Outcome::Accepted);
     assert_eq!(world.waits("q"), 0);
+    // Without any rules a tenant is out of the others' reach.
+    assert_eq!(world.publish(other, firm(&address, "m")), Outcome::Denied);
+    assert_eq!(world.publish(other, firm("$t@plant/a", "m")), Outcome::Denied);
+    assert_eq!(world.consume_from(other, &address, 1, Taking::default()), Err(Refusal::Denied));
+    for filter in ["$t@plant/#", "$presence@plant/+"] {
+        assert_eq!(world.subscribe(other, filter, None, Reliability::AtMostOnce), Subscribed::Denied);
+    }
+    assert_eq!(world.publish(client, firm("a", "m")), Outcome::Denied);
+    assert_eq!(world.publish(client, firm(&q("q"), "m")), Outcome::Denied);
     // A dead letter stays with its tenant.
     world.consume_from(client, &address, 1, Taking::default()).expect("it may");
     world.reject(client, 1);

@@ -25,6 +25,7 @@ mod memory;
 mod model;
 mod ordered;
 mod owners;
+mod owners_of_sessions;
 mod pass;
 mod promises;
 mod review;

@@ -52,6 +52,7 @@ fn open(
             access: Access::ALL,
             user: None,
             dialect: "test",
+            tenant: "",
             known_as: None,
             grants: Grants::default(),
         };

@@ -36,6 +36,7 @@ fn as_user(world: &mut World, shard: usize, user: &str) -> Who {
         access: Access::ALL,
         user: Some(user.into()),
         dialect: "none",
+        tenant: "",
         known_as: None,
         grants: Default::default(),
     };

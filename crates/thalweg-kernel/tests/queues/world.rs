@@ -378,7 +378,6 @@ impl World {
         World::without_prefixes(shards, Limits { ledger_prefixes, ..limits })
     }
 
-    /// The same, where groups give at once whatever members can take, in turns.
     pub fn in_turns(shards: u16) -> World {
         World::with(shards, Limits { group_strategy: GroupStrategy::RoundRobin, ..Limits::default() })
     }
@@ -468,15 +467,26 @@ impl World {
 
     /// A session that outlives its link by this much.
     pub fn connect_with(&mut self, shard: usize, name: &str, access: Access, expiry: Span) -> Who {
-        self.open(shard, name, access, expiry, None)
+        self.open(shard, "", name, access, expiry, None)
     }
 
-    /// One that leaves a will.
+    pub fn connect_in(&mut self, tenant: &str, name: &str) -> Who {
+        self.open(self.home(), tenant, name, Access::ALL, Span::ZERO, None)
+    }
+
     pub fn connect_with_will(&mut self, shard: usize, name: &str, will: Will) -> Who {
-        self.open(shard, name, Access::ALL, Span::from_secs(3600), Some(will))
+        self.open(shard, "", name, Access::ALL, Span::from_secs(3600), Some(will))
     }
 
-    fn open(&mut self, shard: usize, name: &str, access: Access, expiry: Span, will: Option<Will>) -> Who {
+    fn open(
+        &mut self,
+        shard: usize,
+        tenant: &str,
+        name: &str,
+        access: Access,
+        expiry: Span,
+        will: Option<Will>,
+    ) -> Who {
         let link = self.new_link();
         let open = OpenSession {
             client: name,
@@ -488,6 +498,7 @@ impl World {
             access,
             user: None,
             dialect: "none",
+            tenant,
             known_as: None,
             grants: Grants::default(),
         };
@@ -565,7 +576,7 @@ impl World {
 
     pub fn declare(&mut self, who: Who, name: &str, terms: &Terms) -> Result<QueueStatus, Refusal> {
         let Terms { durable, exclusive, auto_delete, limits } = terms.clone();
-        let spec = QueueSpec { address: &q(name), durable, exclusive, auto_delete, limits };
+        let spec = QueueSpec { address: &q(name), durable, exclusive, is_named_by_broker: false, auto_delete, limits };
         self.run(who.shard, |kernel, out, now| kernel.declare_queue(who.session, &spec, now, out))
     }
 

@@ -199,9 +199,11 @@ fn whoever_is_refused_while_taking_over_has_left() {
 fn a_tenants_clients_are_told_of_apart() {
     let mut world = world();
     let plain = listener(&mut world, 0, "$presence/#");
-    let apart = listener(&mut world, 0, "$presence@blue/+");
+    let apart = world.connect_in("blue", 0, Access::ALL, Span::ZERO);
+    world.subscribe(apart, "$presence@blue/+");
     // As a wildcard over all of the tenant's own addresses reads.
-    let tenant = listener(&mut world, 1, "$t@blue/#");
+    let tenant = world.connect_in("blue", 1, Access::ALL, Span::ZERO);
+    world.subscribe(tenant, "$t@blue/#");
     world.open(2, "c", Some(KnownAs { tenant: "blue", name: "pump" }), true, Span::ZERO).expect("there is room");
     assert_eq!(told(&mut world, apart), ["online"]);
     assert!(told(&mut world, plain).is_empty() && told(&mut world, tenant).is_empty());

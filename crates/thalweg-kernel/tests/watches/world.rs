@@ -246,6 +246,11 @@ impl World {
 
     /// A session that outlives its link by this much.
     pub fn connect_for(&mut self, shard: usize, access: Access, expiry: Span) -> Who {
+        self.connect_in("", shard, access, expiry)
+    }
+
+    /// A session in a tenant.
+    pub fn connect_in(&mut self, tenant: &str, shard: usize, access: Access, expiry: Span) -> Who {
         self.out.links.push(VecDeque::new());
         let link = LinkId(self.out.links.len() as u32 - 1);
         let name = format!("client-{}", link.0);
@@ -259,6 +264,7 @@ impl World {
             access,
             user: None,
             dialect: "none",
+            tenant,
             known_as: None,
             grants: Grants::default(),
         };
@@ -291,6 +297,7 @@ impl World {
             access: Access::ALL,
             user: None,
             dialect: "none",
+            tenant: "",
             known_as,
             grants: Grants::default(),
         };

@@ -16,6 +16,9 @@
 //! - Subscribing is never refused for want of a grant; each message is judged when it is delivered. Two refinements:
 //!   a filter that lies wholly under a `deny` is refused, for nothing could ever come of it; and a `$` tree can be
 //!   subscribed to only if some `read` line speaks of that tree. `subscribe_needs_read` asks for a grant instead.
+//! - Queues (`$q/name`) and exchanges (`$x/name`) are not trees to look into: a line is about what its pattern names. On a
+//!   queue `write` is publishing into it, `read` is taking from it; `readwrite` is all of it, and with that declaring,
+//!   binding, purging and deleting it. Separate `read` and `write` lines come to the same.
 //! - A wildcard at the beginning does not reach `$` topics: `topic #` says nothing about `$SYS`.
 //! - In mosquitto a user's own grant outweighs a *pattern* that denies. Here `deny` wins there too.
 //! - `%c` and `%u` in a `topic` line would be plain text for mosquitto; since nobody means that, it is an error here.
@@ -159,19 +162,24 @@ impl AccessWord {
     }
 
     fn lower(self, topic: &str, subscribe_needs_read: bool, rules: &mut Vec<Rule>) {
-        let read = Permissions::from(Permission::Receive).with(Permission::Subscribe);
         match self {
             AccessWord::Deny => rules.push(Rule::deny(Permissions::ALL, topic)),
             AccessWord::Write => rules.push(Rule::allow(Permission::Publish, topic)),
-            AccessWord::Read => rules.push(Rule::allow(read, topic)),
+            AccessWord::Read => rules.push(Rule::allow(Permissions::READ, topic)),
             AccessWord::ReadWrite => rules.push(Rule::allow(Permissions::ALL, topic)),
         }
         let tree = first_level(topic);
         let reads = matches!(self, AccessWord::Read | AccessWord::ReadWrite);
-        if reads && !subscribe_needs_read && tree.starts_with('$') && !tree.contains('%') {
+        let is_open = tree.starts_with('$') && !tree.contains('%') && !is_of_queues(tree);
+        if reads && !subscribe_needs_read && is_open {
             rules.push(Rule::allow(Permission::Subscribe, &format!("{tree}/#")));
         }
     }
+}
+
+/// Whether a tree is that of the queues or exchanges of a tenant: what is in there is each somebody's.
+fn is_of_queues(tree: &str) -> bool {
+    ["$q", "$x"].iter().any(|kind| tree.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('@')))
 }
 
 /// Splits what stands behind `topic` or `pattern`. As in mosquitto the first word is the access word if another
@@ -213,7 +221,7 @@ topic deny foo/bar/secret/#
 \ttopic readwrite foo/bar/#
 user sensor 7
 topic write data/+
-pattern write $SYS/broker/connection/%c/state
+pattern write bridges/%c/state
 pattern readwrite home/%u/#
 pattern deny home/%u/locked
 user roger
@@ -264,8 +272,8 @@ topic write more
     #[test]
     fn patterns_hold_for_everybody_and_fill_in_names() {
         for user in [None, Some("roger"), Some("ann")] {
-            check(user, Publish, "$SYS/broker/connection/c1/state", true);
-            check(user, Publish, "$SYS/broker/connection/c2/state", false);
+            check(user, Publish, "bridges/c1/state", true);
+            check(user, Publish, "bridges/c2/state", false);
         }
         check(Some("ann"), Receive, "home/ann/lamp", true);
         check(Some("ann"), Receive, "home/roger/lamp", false);
@@ -286,6 +294,30 @@ topic write more
         let roger = strict.rules(Some("roger")).compile("c1", Some("roger"));
         for (filter, expected) in [("foo/bar/+", true), ("foo/#", false), ("#", false), ("with space/#", true)] {
             assert_eq!(roger.allows(Subscribe, filter), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_line_about_one_queue_is_about_that_queue_alone() {
+        use Permission::{Configure, Take};
+        let text = "user a\ntopic readwrite $q/a\ntopic read $q/rw\ntopic write $q/rw\ntopic read $q/r\ntopic write $q/w\ntopic read $x/e/#\n";
+        let file = AclFile::parse(text, Path::new("acl"), false, Otherwise::Deny).expect("legal");
+        let access = file.rules(Some("a")).compile("c1", Some("a"));
+        for (permission, allowed) in [
+            (Publish, &["$q/a", "$q/w"][..]),
+            (Subscribe, &["$q/a", "$q/r", "$x/e/k", "$x/e/#"]),
+            (Receive, &["$q/a", "$q/r", "$x/e/k"]),
+            (Take, &["$q/a", "$q/r", "$x/e/k"]),
+            (Configure, &["$q/a"]),
+        ] {
+            for address in ["$q/a", "$q/b", "$q/r", "$q/w", "$x/e/k", "$x/f/k"] {
+                assert_eq!(access.allows(permission, address), allowed.contains(&address), "{permission:?} {address}");
+            }
+            let configures = ["$q/a", "$q/rw"];
+            assert!(configures.iter().all(|queue| access.may_configure(queue)) && !access.may_configure("$q/r"));
+            for filter in ["$q/#", "$x/#"] {
+                assert!(!access.covers(permission, filter) && !access.allows(Subscribe, filter), "{permission:?}");
+            }
         }
     }
 

@@ -248,17 +248,18 @@ fn numeric_date(claims: &Map<String, Value>, claim: &str) -> Result<Option<u64>,
     }
 }
 
-/// `{publish: [...], subscribe: [...]}`; an absent list grants nothing.
+/// `{publish: [...], subscribe: [...], configure: [...]}`; an absent list grants nothing. `subscribe` is what `read` is in
+/// an ACL file: it takes from queues, too.
 fn rules_of_claim(claim: &Value) -> Result<Rules, String> {
     let claim = claim.as_object().ok_or("not an object")?;
-    let read = Permissions::from(Permission::Subscribe).with(Permission::Receive);
     let mut rules = Vec::new();
     for (name, list) in claim {
         let permissions = match name.as_str() {
             "publish" => Permission::Publish.into(),
-            "subscribe" => read,
+            "subscribe" => Permissions::READ,
+            "configure" => Permission::Configure.into(),
             // Skipping a word we do not know could skip a prohibition.
-            _ => return Err(format!("\"{name}\" is not publish or subscribe")),
+            _ => return Err(format!("\"{name}\" is not publish, subscribe or configure")),
         };
         for pattern in list.as_array().ok_or_else(|| format!("\"{name}\" is not a list"))? {
             let pattern = pattern.as_str().ok_or_else(|| format!("\"{name}\" holds something that is no text"))?;

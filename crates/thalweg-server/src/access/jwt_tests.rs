@@ -179,7 +179,7 @@ fn rules_that_cannot_be_read_make_the_token_useless() {
         (json!([]), "not an object"),
         (json!({"publish": "a"}), "\"publish\" is not a list"),
         (json!({"publish": [1]}), "\"publish\" holds something that is no text"),
-        (json!({"deny": ["a"]}), "\"deny\" is not publish or subscribe"),
+        (json!({"deny": ["a"]}), "\"deny\" is not publish, subscribe or configure"),
         (json!({"publish": ["a/#/b"]}), "# must stand alone in the last level"),
         (json!({"subscribe": many}), "more than 256 patterns"),
     ];

@@ -79,7 +79,9 @@ fn details() -> impl Strategy<Value = Details> {
         },
     );
     let texts = (option::of(text()), option::of(text()), option::of(text()), option::of(text()), option::of(text()));
-    (texts, option::of(number()), vec(death, 0..3)).prop_map(|((a, b, c, d, e), timestamp_secs, deaths)| Details {
+    let origins = vec(text().prop_map(Box::from), 0..3);
+    let parts = (texts, option::of(number()), vec(death, 0..3), origins);
+    parts.prop_map(|((a, b, c, d, e), timestamp_secs, deaths, origins)| Details {
         message_id: a.map(Box::from),
         content_encoding: b.map(Box::from),
         kind: c.map(Box::from),
@@ -87,6 +89,7 @@ fn details() -> impl Strategy<Value = Details> {
         user_id: e.map(Box::from),
         timestamp_secs,
         deaths,
+        origins,
     })
 }
 
