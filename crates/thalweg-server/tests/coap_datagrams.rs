@@ -251,7 +251,7 @@ fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() 
         let mut stream = TcpStream::connect(address(&server, "ws")).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Protocol: {protocol}\r\n\r\n"
         );

@@ -272,11 +272,11 @@ impl Handle {
 
     /// Why a message is not on disk and will not be.
     fn never_stored(&self, ticket: Ticket) -> ClientError {
+        if let Some(why) = self.why_failed(ticket) {
+            return ClientError::NotStored(format!("the message failed: {why}"));
+        }
         ClientError::NotStored(match self.shared.tickets.outcome(ticket.0) {
-            Success::Failed => match self.why_failed(ticket) {
-                Some(why) => format!("the message failed: {why}"),
-                None => "the message failed".to_owned(),
-            },
+            Success::Failed => "the message failed".to_owned(),
             Success::Acknowledged | Success::Pending | Success::Unknown => {
                 "only what goes to the client's own brokers at least once or exactly once is kept on disk, and nobody \
                  remembers a message of long ago"

@@ -71,14 +71,11 @@ impl Stored {
         self.wake();
     }
 
-    /// This one will not be on disk.
+    /// This one will not be on disk. Wakes nobody: what else is to be known of it may not be said yet.
     pub(crate) fn never(&self, id: MessageId) {
         let mut exceptions = lock(&self.exceptions);
         exceptions.add(id);
         self.ranges.store(exceptions.ranges.len(), Ordering::SeqCst);
-        let wakers = std::mem::take(&mut exceptions.wakers);
-        drop(exceptions);
-        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// The broker has this one: where it was kept before does not matter any more.

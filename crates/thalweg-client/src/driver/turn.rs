@@ -227,6 +227,7 @@ impl Driver {
                     let is_kept = draft.reliability != Reliability::AtMostOnce && draft.way == 0;
                     if !is_kept && self.shared.limits.has_disk {
                         self.shared.stored.never(draft.id);
+                        self.shared.stored.wake();
                     }
                 }
                 Err(Full::TooLarge) => failed = Some((draft.id, "it is larger than there can ever be room for".into())),
@@ -390,9 +391,13 @@ impl Driver {
     }
 
     fn settle(&mut self, id: MessageId, success: Success) {
+        if success == Success::Failed {
+            // Before the outcome: who has seen that it failed must not hear that it is stored.
+            self.shared.stored.never(id);
+        }
         self.shared.tickets.settle(id, success);
         match success {
-            Success::Failed => self.shared.stored.never(id),
+            Success::Failed => self.shared.stored.wake(),
             Success::Acknowledged => self.shared.stored.acknowledged(id),
             Success::Pending | Success::Unknown => {}
         }
