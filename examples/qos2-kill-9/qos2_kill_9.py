@@ -142,6 +142,9 @@ def exchange(broker, port, transcript):
 
         def fall():
             broker.kill()
+            # Both come back when it runs again, and not before.
+            subscriber.connected.clear()
+            publisher.connected.clear()
             fallen.set()
 
         (publisher if whose == "publisher" else subscriber).axe = (line, fall)
@@ -149,6 +152,8 @@ def exchange(broker, port, transcript):
         if not fallen.wait(PATIENCE):
             raise SystemExit(f"nobody saw `{line}`")
         broker.start()
+        if not (subscriber.connected.wait(PATIENCE) and publisher.connected.wait(PATIENCE)):
+            raise SystemExit("a client does not come back")
         sent.wait_for_publish(PATIENCE)
         try:
             heard.append(subscriber.heard.get(timeout=PATIENCE))

@@ -172,7 +172,7 @@ keys! {
         "Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.";
     broker admin.bind: Socket, default "127.0.0.1:7883", Restart;
         "IP address and port of the admin HTTP interface. Beyond loopback it needs `admin.token` or \
-         `admin.token_file`, and should have `admin.tls`.";
+         `admin.token_file`, and should have `admin.tls.certificate`.";
     broker admin.unix_socket: Path, default "", Restart;
         "Path of a Unix socket on which the admin interface is served as well. Whoever may open it has the role `admin` \
          without a token.";
