@@ -182,7 +182,7 @@ keys! {
         "Bearer token of the role `admin`, which may ask and change everything. Better set through the environment \
          (THALWEG_ADMIN__TOKEN) or as `admin.token_file` than in a file that others can read. Without a token, \
          everybody on this machine has that role, unless log-in is configured (`access.password_file`, \
-         `access.acl_file` or `access.jwt`): then only /healthz and /readyz are answered on `admin.bind`.";
+         `access.acl_file` or `access.jwt.*`): then only /healthz and /readyz are answered on `admin.bind`.";
     broker admin.token_file: File, default "", Restart;
         "File whose first line is the token of the role `admin`, in place of `admin.token`.";
     broker admin.read_token: Text, default "" secret true, Restart;
