@@ -145,10 +145,7 @@ impl Kernel {
                 }
             }
         }
-        let mut all = Route::clone(&routes[0].1);
-        for (address, route) in &routes[1..] {
-            all.add(address, route);
-        }
+        let all = self.route_of_all(&routes);
         self.crowd = Crowd::default();
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
         let mut published = Published { outcome, pause_until };

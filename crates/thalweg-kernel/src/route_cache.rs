@@ -136,8 +136,7 @@ impl Route {
     }
 
     /// What `other` leads to, the route of another address the same message is published to.
-    pub(crate) fn add(&mut self, address: &str, other: &Route) {
-        self.goes = Goes::Anywhere;
+    fn add(&mut self, address: &str, other: &Route) {
         for queue in &other.queues {
             if !self.queues.contains(queue) {
                 self.queues.push(*queue);
@@ -180,6 +179,15 @@ impl Onward {
     fn leads_on(&self) -> bool {
         !(self.conditional.is_empty() && self.alternates.is_empty() && self.redirects.is_empty())
     }
+}
+
+/// What wants an address of itself.
+struct Alone {
+    route: Route,
+    /// The bindings that match it.
+    bindings: Vec<u32>,
+    /// Whether anything but bindings does, allowed to or not.
+    is_wanted: bool,
 }
 
 /// Two generations of routes: the old one is forgotten when the young one is full. Bounded, and what is in use stays.
@@ -243,34 +251,36 @@ impl Kernel {
         route
     }
 
-    #[inline(always)]
-    fn work_out(&self, address: &str) -> Route {
-        let bucket = self.routes.bucket_of(address);
-        let mut route =
-            Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
-        let said = self.limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
-        route.safety = said.map(|(_, safety)| *safety).max();
-        let mut sinks: Vec<Sink> = Vec::new();
-        let mut bindings: Vec<u32> = Vec::new();
-        self.routes.for_each_match(address, |sink| match sink.kind {
-            SinkKind::Session => sinks.push(*sink),
-            SinkKind::Binding => bindings.push(sink.target),
-            _ => route.add_sink(sink),
-        });
-        if !bindings.is_empty() || (!self.exchanges.is_empty() && address.starts_with('$')) {
-            let is_wanted = !sinks.is_empty() || !route.is_empty();
-            self.follow(address, &bindings, is_wanted, &mut route);
-        }
-        // Stable: a session's subscriptions stay in the order in which they matched.
-        sinks.sort_by_key(|sink| sink.target);
-        for same in sinks.chunk_by(|a, b| a.target == b.target) {
-            let session = SessionId(same[0].target);
-            let may = self.sessions.get(session).is_some_and(|s| s.access.allows(Permission::Receive, address));
-            if may {
-                route.receivers.push(Receiver::of(session, same));
+    /// The route of a message that is published to several addresses at once, the first of which is its own: `routes` are
+    /// theirs. Nobody remembers it.
+    pub(crate) fn route_of_all(&self, routes: &[(&str, Rc<Route>)]) -> Route {
+        let is_led_on = routes.iter().any(|(_, route)| route.onward.is_some());
+        let mut route = Route::default();
+        let (mut from, mut is_wanted) = (Vec::new(), false);
+        for (at, (address, known)) in routes.iter().enumerate() {
+            let found = is_led_on.then(|| self.work_out_alone(address));
+            let alone = found.as_ref().map_or(&**known, |found| &found.route);
+            match at {
+                0 => route = Route { goes: Goes::Anywhere, ..alone.clone() },
+                _ => route.add(address, alone),
+            }
+            if let Some(found) = found {
+                is_wanted |= found.is_wanted;
+                from.push((address.to_string(), found.bindings));
             }
         }
-        route.is_kept = self.is_kept(address);
+        if is_led_on {
+            self.follow(&from, is_wanted, &mut route);
+        }
+        route
+    }
+
+    #[inline(always)]
+    fn work_out(&self, address: &str) -> Route {
+        let Alone { mut route, bindings, is_wanted } = self.work_out_alone(address);
+        if !bindings.is_empty() || (!self.exchanges.is_empty() && address.starts_with('$')) {
+            self.follow(&[(address.to_owned(), bindings)], is_wanted, &mut route);
+        }
         if route.is_kept || route.cell.is_some() {
             route.goes = Goes::Anywhere;
         } else if !route.receivers.is_empty()
@@ -289,6 +299,35 @@ impl Kernel {
             route.goes = Goes::ToGroup;
         }
         route
+    }
+
+    /// What wants an address, without what its bindings lead to.
+    #[inline(always)]
+    fn work_out_alone(&self, address: &str) -> Alone {
+        let bucket = self.routes.bucket_of(address);
+        let mut route =
+            Route { stamp: self.routes.stamp_of(bucket), epoch: self.access_epoch, bucket, ..Route::default() };
+        let said = self.limits.safety_filters.iter().filter(|(filter, _)| filter.matches(address));
+        route.safety = said.map(|(_, safety)| *safety).max();
+        let mut sinks: Vec<Sink> = Vec::new();
+        let mut bindings: Vec<u32> = Vec::new();
+        self.routes.for_each_match(address, |sink| match sink.kind {
+            SinkKind::Session => sinks.push(*sink),
+            SinkKind::Binding => bindings.push(sink.target),
+            _ => route.add_sink(sink),
+        });
+        let is_wanted = !sinks.is_empty() || !route.is_empty();
+        // Stable: a session's subscriptions stay in the order in which they matched.
+        sinks.sort_by_key(|sink| sink.target);
+        for same in sinks.chunk_by(|a, b| a.target == b.target) {
+            let session = SessionId(same[0].target);
+            let may = self.sessions.get(session).is_some_and(|s| s.access.allows(Permission::Receive, address));
+            if may {
+                route.receivers.push(Receiver::of(session, same));
+            }
+        }
+        route.is_kept = self.is_kept(address);
+        Alone { route, bindings, is_wanted }
     }
 }
 

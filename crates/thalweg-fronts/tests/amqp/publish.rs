@@ -167,6 +167,46 @@ fn an_exchange_that_changes_behind_a_publishers_back_is_noticed() {
     assert_eq!(world.said(who), [Said::ChannelClosed { ch: 1, code: 404, text }]);
 }
 
+/// RabbitMQ's sender-selected distribution: every exchange on the way looks at all keys, not only at that which led there.
+#[test]
+fn further_keys_count_at_every_exchange_on_the_way() {
+    let mut world = World::new();
+    let who = world.connect();
+    for (name, kind) in [("second", "direct"), ("third", "topic"), ("rest", "fanout")] {
+        world.exchange(who, name, kind);
+    }
+    let mut buffer = Vec::new();
+    let mut writer = TableWriter::new(&mut buffer);
+    writer.str("alternate-exchange", "rest");
+    let arguments = writer.finish();
+    let first = exchange::Declare { exchange: "first", kind: "direct", arguments, ..Default::default() };
+    world.call(who, &Method::ExchangeDeclare(first));
+    for (source, destination, key) in [("first", "second", "own"), ("second", "third", "copy")] {
+        let bind = exchange::Bind { source, destination, routing_key: key, ..Default::default() };
+        world.call(who, &Method::ExchangeBind(bind));
+    }
+    for (queue, exchange, key) in
+        [("own", "third", "own"), ("copy", "second", "copy"), ("blind", "third", "blind.#"), ("rest", "rest", "")]
+    {
+        world.declare(who, queue);
+        world.bind(who, queue, exchange, key);
+    }
+    let mut buffer = Vec::new();
+    let mut writer = TableWriter::new(&mut buffer);
+    writer.array("CC", |array| _ = array.str("copy")).array("BCC", |array| _ = array.str("blind.x"));
+    let properties = BasicProperties { headers: Some(writer.finish()), ..BasicProperties::default() };
+    world.publish_with(who, &publish("first", "own"), &properties, "m");
+    for queue in ["own", "copy", "blind"] {
+        let got = world.get(who, queue).expect(queue);
+        assert_eq!((got.exchange.as_str(), got.key.as_str()), ("first", "own"));
+        assert!(world.get(who, queue).is_none(), "{queue} has one copy");
+    }
+    // One of the keys was wanted, so the alternate gets nothing; of none that is, one copy.
+    assert!(world.get(who, "rest").is_none());
+    world.publish_with(who, &publish("first", "other"), &properties, "m");
+    assert!(world.get(who, "rest").is_some() && world.get(who, "rest").is_none());
+}
+
 #[test]
 fn copies_go_to_further_keys_and_blind_ones_are_not_told() {
     let mut world = World::new();

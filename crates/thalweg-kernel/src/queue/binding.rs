@@ -298,83 +298,90 @@ impl Kernel {
 
     // --- routes
 
-    /// Adds to a route what bindings lead to; `bindings` are those whose filters match `address`.
-    pub(crate) fn follow(&self, address: &str, bindings: &[u32], is_wanted: bool, route: &mut Route) {
-        let mut seen: Vec<Box<str>> = vec![address.into()];
-        self.follow_into(address, bindings, is_wanted, route, &mut seen, 0);
+    /// Adds to a route what bindings lead to: those whose filters match the message's addresses, each with its own. Of
+    /// several keys each counts at every exchange on the way, as in RabbitMQ.
+    pub(crate) fn follow(&self, from: &[(String, Vec<u32>)], is_wanted: bool, route: &mut Route) {
+        let keys: Vec<&str> = from.iter().map(|(address, _)| address.as_str()).collect();
+        let mut walk = Walk { keys: &keys, seen: keys.iter().map(|&address| address.into()).collect(), route };
+        self.follow_into(from, is_wanted, &mut walk, 0);
     }
 
-    fn follow_into(
-        &self,
-        address: &str,
-        bindings: &[u32],
-        mut is_wanted: bool,
-        route: &mut Route,
-        seen: &mut Vec<Box<str>>,
-        depth: usize,
-    ) {
+    /// Goes on from one exchange: `from` are its addresses.
+    fn follow_into(&self, from: &[(String, Vec<u32>)], mut is_wanted: bool, walk: &mut Walk<'_>, depth: usize) {
         let mut compared = false;
-        for &index in bindings {
-            let Some(binding) = self.binding(index) else { continue };
-            if binding.pattern.as_deref().is_some_and(|pattern| !pattern_matches(pattern, address)) {
-                continue;
-            }
-            if binding.compares {
-                compared = true;
-                route.onward_mut().conditional.push((index, address.into()));
-                continue;
-            }
-            is_wanted = true;
-            match &binding.to {
-                To::Queue(queue) => {
-                    if !route.queues.contains(queue) {
-                        route.queues.push(*queue);
-                    }
+        for (address, bindings) in from {
+            for &index in bindings {
+                let Some(binding) = self.binding(index) else { continue };
+                if binding.pattern.as_deref().is_some_and(|pattern| !pattern_matches(pattern, address)) {
+                    continue;
                 }
-                To::Exchange(to) => self.lead_on(address, to, route, seen, depth),
+                if binding.compares {
+                    compared = true;
+                    walk.route.onward_mut().conditional.push((index, address.as_str().into()));
+                    continue;
+                }
+                is_wanted = true;
+                match &binding.to {
+                    To::Queue(queue) => {
+                        if !walk.route.queues.contains(queue) {
+                            walk.route.queues.push(*queue);
+                        }
+                    }
+                    To::Exchange(to) => self.lead_on(to, walk, depth),
+                }
             }
         }
         if is_wanted {
             return;
         }
         // What nobody wants goes to the alternate.
-        let (exchange, _) = exchange::exchange_of(address);
-        let Some(alternate) = self.exchanges.get(&*exchange).and_then(|exchange| exchange.alternate.as_deref()) else {
-            return;
-        };
-        match compared {
-            true => route.onward_mut().alternates.push((address.into(), alternate.into())),
-            false => self.lead_on(address, alternate, route, seen, depth),
+        for (address, _) in from {
+            let (exchange, _) = exchange::exchange_of(address);
+            let exchange = self.exchanges.get(&*exchange);
+            let Some(alternate) = exchange.and_then(|exchange| exchange.alternate.as_deref()) else { continue };
+            match compared {
+                true => walk.route.onward_mut().alternates.push((address.as_str().into(), alternate.into())),
+                false => self.lead_on(alternate, walk, depth),
+            }
         }
     }
 
-    /// Adds what another exchange does with the same key.
-    fn lead_on(&self, address: &str, exchange: &str, route: &mut Route, seen: &mut Vec<Box<str>>, depth: usize) {
+    /// Adds what another exchange does with the same keys.
+    fn lead_on(&self, exchange: &str, walk: &mut Walk<'_>, depth: usize) {
         let Some((kind, _)) = self.exchange_kind(exchange) else { return };
-        let mut next = String::new();
-        write_address(exchange, kind, &key_of(address), &mut next);
-        // Bindings give nobody a right that access rules cannot.
-        if depth >= DEPTH_MAX || is_brokers(&next) || seen.iter().any(|known| **known == *next) {
+        if depth >= DEPTH_MAX {
             return;
         }
-        seen.push(next.clone().into());
-        route.onward_mut().led.push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
-        let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
-        self.routes.for_each_match(&next, |sink| match sink.kind {
-            SinkKind::Binding => bindings.push(sink.target),
-            SinkKind::Queue => queue = Some(sink.target),
-            SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => has_others = true,
-            SinkKind::Alternate => {}
-        });
-        if let Some(queue) = queue
-            && !route.queues.contains(&queue)
-        {
-            route.queues.push(queue);
+        let (mut from, mut is_wanted) = (Vec::new(), false);
+        for key in walk.keys {
+            let mut next = String::new();
+            write_address(exchange, kind, &key_of(key), &mut next);
+            // Bindings give nobody a right that access rules cannot.
+            if is_brokers(&next) || walk.seen.iter().any(|known| **known == *next) {
+                continue;
+            }
+            walk.seen.push(next.clone().into());
+            let route = &mut *walk.route;
+            route.onward_mut().led.push((self.routes.bucket_of(&next), self.routes.stamp(&next)));
+            let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
+            self.routes.for_each_match(&next, |sink| match sink.kind {
+                SinkKind::Binding => bindings.push(sink.target),
+                SinkKind::Queue => queue = Some(sink.target),
+                SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => has_others = true,
+                SinkKind::Alternate => {}
+            });
+            if let Some(queue) = queue
+                && !route.queues.contains(&queue)
+            {
+                route.queues.push(queue);
+            }
+            if has_others && !route.onward().redirects.iter().any(|known| **known == *next) {
+                route.onward_mut().redirects.push(next.clone().into());
+            }
+            is_wanted |= has_others || queue.is_some();
+            from.push((next, bindings));
         }
-        if has_others && !route.onward().redirects.iter().any(|known| **known == *next) {
-            route.onward_mut().redirects.push(next.clone().into());
-        }
-        self.follow_into(&next, &bindings, has_others || queue.is_some(), route, seen, depth + 1);
+        self.follow_into(&from, is_wanted, walk, depth + 1);
     }
 
     /// What the bindings of a route that compare properties lead to for one message: queues, and addresses where others
@@ -408,6 +415,15 @@ impl Kernel {
         }
         next
     }
+}
+
+/// A message's way from exchange to exchange.
+struct Walk<'a> {
+    /// The addresses it was published to; each has one of its keys.
+    keys: &'a [&'a str],
+    /// Where it has been.
+    seen: Vec<Box<str>>,
+    route: &'a mut Route,
 }
 
 /// What a comparison of properties led to.
