@@ -42,7 +42,9 @@ pub(crate) enum Gathered {
     Gap,
     /// The body is too large: 4.13.
     TooLarge,
-    /// There are too many: 5.03.
+    /// Its peer has as many under way as it may: 5.03, until one of them has ended.
+    Crowded,
+    /// There are too many of all peers: 5.03.
     Full,
 }
 
@@ -67,7 +69,10 @@ impl Transfers {
         }
         if part.offset == 0 {
             self.forget(part.key);
-            if !self.make_room(part, settings, now) {
+            if self.is_crowded(part, settings) {
+                return Gathered::Crowded;
+            }
+            if !self.make_room(settings, now) {
                 return Gathered::Full;
             }
             let transfer = Transfer { peer: part.peer, body: Vec::new(), blocks: 0, seen: now };
@@ -132,13 +137,18 @@ impl Transfers {
         Some(transfer.body)
     }
 
-    /// Sees to it that one more is within the limits of its peer and of all.
-    fn make_room(&mut self, part: Part<'_>, settings: &ServerSettings, now: Time) -> bool {
-        let of_peer = self.all.values().filter(|transfer| transfer.peer == part.peer).count();
-        if of_peer >= usize::from(settings.transfers_per_peer.max(1)) {
-            let oldest = self.all.iter().filter(|(_, t)| t.peer == part.peer).min_by_key(|(_, t)| t.seen);
-            self.displace(oldest.map(|(key, _)| *key));
-        } else if self.all.len() >= settings.transfers_max {
+    /// Whether a peer has as many transfers under way as it may have, or a quarter of the bytes of all. The newcomer is
+    /// refused: were the oldest dropped for it, a peer that sends more than the limit in parallel would finish none.
+    fn is_crowded(&self, part: Part<'_>, settings: &ServerSettings) -> bool {
+        let own = self.all.values().filter(|transfer| transfer.peer == part.peer);
+        let (count, bytes) = own.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.body.capacity()));
+        count >= usize::from(settings.transfers_per_peer.max(1))
+            || (count > 0 && bytes >= settings.transfers_bytes_max / 4)
+    }
+
+    /// Makes room for one more within the limit of all peers, if possible.
+    fn make_room(&mut self, settings: &ServerSettings, now: Time) -> bool {
+        if self.all.len() >= settings.transfers_max {
             // Whoever makes addresses up sends first blocks only, because the answers go elsewhere.
             let stuck = |t: &Transfer| t.blocks <= 1 && now.since(t.seen) >= settings.transmission.ack_timeout;
             let oldest = self.all.iter().filter(|(_, t)| stuck(t)).min_by_key(|(_, t)| t.seen);
@@ -421,14 +431,16 @@ mod tests {
         let mut all = Transfers::default();
         let at = Time::from_secs;
         assert_eq!(all.gather(part(1, 1, 0, &[0; 33], true), &s, at(0)), Gathered::TooLarge);
-        for (key, second) in [(1, 0), (2, 1), (3, 2)] {
+        for (key, second) in [(2, 1), (3, 2)] {
             assert_eq!(all.gather(part(key, 1, 0, &[0; 16], true), &s, at(second)), Gathered::More);
         }
-        assert_eq!((all.len(), all.displaced), (2, 1), "the oldest of this peer went");
+        assert_eq!(all.gather(part(1, 1, 0, &[0; 16], true), &s, at(2)), Gathered::Crowded);
+        assert_eq!((all.len(), all.displaced), (2, 0), "those under way go on");
+        assert_eq!(all.gather(part(2, 1, 0, &[0; 16], true), &s, at(1)), Gathered::More, "the same one begins again");
         assert_eq!(all.gather(part(4, 4, 0, &[0; 16], true), &s, at(2)), Gathered::More);
         assert_eq!(all.gather(part(5, 5, 0, &[0; 16], true), &s, at(2)), Gathered::Full, "all are young");
         assert_eq!(all.gather(part(5, 5, 0, &[0; 16], true), &s, at(9)), Gathered::More, "one that is stuck went");
-        assert_eq!(all.next(), at(60), "of what has gone, but early is right");
+        assert_eq!(all.next(), at(61), "of what has gone, but early is right");
         all.forget_old(s.transfer_idle, at(62));
         assert_eq!(all.len(), 1);
         all.forget_old(s.transfer_idle, at(70));
@@ -442,6 +454,11 @@ mod tests {
         assert_eq!(all.gather(part(1, 1, 0, &[0; 16], true), &s, Time::ZERO), Gathered::More);
         assert_eq!(all.gather(part(2, 2, 0, &[0; 32], true), &s, Time::ZERO), Gathered::Full);
         assert_eq!(all.len(), 1);
+        assert_eq!(
+            all.gather(part(3, 1, 0, &[0; 16], true), &s, Time::ZERO),
+            Gathered::Crowded,
+            "a quarter is its own"
+        );
     }
 
     #[test]

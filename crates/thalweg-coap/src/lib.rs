@@ -37,6 +37,7 @@ mod timers;
 mod token;
 mod transmission;
 pub mod uri;
+mod why;
 
 pub use block::Block;
 pub use client::*;

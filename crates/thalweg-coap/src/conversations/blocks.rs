@@ -395,3 +395,90 @@ fn an_error_is_an_error_whichever_block_was_asked_for() {
     let sent = bench.sent(0).remove(0);
     assert_eq!((decoded(&sent).code, decoded(&sent).payload), (Code::NOT_FOUND, &b"no value"[..]));
 }
+
+/// Many bodies of one client in parallel, each block 50 ms after the one before: the network of everybody who is not on the
+/// server's own.
+#[test]
+fn bodies_in_parallel_over_a_network_with_delay_all_arrive() {
+    let weather = Weather { delay: [25, 25], ..Weather::default() };
+    let transmission = Transmission { nstart: 64, ..Transmission::default() };
+    let client = ClientSettings { transmission, ..ClientSettings::default() };
+    let mut world = World::new(1, weather, proven(), client, 1, Store::default());
+    let body = body(3000, 7);
+    let paths: Vec<[u8; 2]> = (0..64).map(|n| [b'a' + n / 8, b'a' + n % 8]).collect();
+    for path in &paths {
+        let options = [(option::URI_PATH, Value::Opaque(path))];
+        let request =
+            RequestOut { code: Code::PUT, confirmable: true, options: &options, payload: &body, observe: false };
+        world.request(0, &request);
+    }
+    world.run_for(millis(150));
+    let heard = world.take_heard(0);
+    let changed = heard.iter().filter(|heard| matches!(heard, Heard::Response(_, Code::CHANGED, _))).count();
+    assert_eq!((changed, world.application.requests), (64, 64), "three round trips: {heard:?}");
+}
+
+#[test]
+fn a_body_beyond_those_that_a_peer_may_have_under_way_is_refused_with_words_and_the_others_arrive() {
+    let mut bench = Bench::new(ServerSettings { transfers_per_peer: 4, ..proven() });
+    let block = |path: u8, id: u16, number: u32, more: bool| {
+        let head = message(Kind::Confirmable, Code::PUT, id, &[path], |encoder| {
+            encoder.option(option::URI_PATH, &[path]);
+            encoder.uint(option::BLOCK1, Block { number, more, size_exponent: 0 }.encode());
+        });
+        with_payload(head, &[7; 16])
+    };
+    for path in 0..5 {
+        assert!(bench.feed(0, &block(path, u16::from(path), 0, true)).is_none());
+    }
+    let sent = bench.sent(0);
+    let codes: Vec<Code> = sent.iter().map(|bytes| decoded(bytes).code).collect();
+    let refused = decoded(&sent[4]);
+    assert_eq!(codes, [[Code::CONTINUE; 4].as_slice(), &[Code::SERVICE_UNAVAILABLE]].concat());
+    assert_eq!(refused.options.uint(option::MAX_AGE), Some(1));
+    assert_eq!(refused.payload, b"too many bodies of this client are under way");
+    for path in 0..4 {
+        let last = block(path, 10 + u16::from(path), 1, false);
+        let request = bench.feed(0, &last).expect("the whole body");
+        assert_eq!(request.payload.len(), 32);
+    }
+    assert!(bench.feed(0, &block(4, 20, 0, true)).is_none());
+    assert_eq!(decoded(&bench.sent(0)[0]).code, Code::CONTINUE, "there is room again");
+}
+
+/// RFC 7252 §5.5.2: for who reads it. Each is counted: nobody finds a fault of blocks otherwise.
+#[test]
+fn refused_blocks_have_words_and_are_counted() {
+    let mut bench = Bench::new(ServerSettings { transfer_bytes_max: 20, ..proven() });
+    let block = |id: u16, number: u32| {
+        let head = message(Kind::Confirmable, Code::PUT, id, &[1], |encoder| {
+            encoder.uint(option::BLOCK1, Block { number, more: true, size_exponent: 0 }.encode());
+        });
+        with_payload(head, &[7; 16])
+    };
+    let unknown = message(Kind::Confirmable, Code::PUT, 3, &[1], |encoder| {
+        encoder.option(2049, b"x");
+    });
+    let zero_hops = message(Kind::Confirmable, Code::PUT, 4, &[1], |encoder| {
+        encoder.option(option::HOP_LIMIT, &[0]);
+    });
+    let cases = [
+        (block(1, 1), Code::REQUEST_ENTITY_TOO_LARGE, "the body may have 20 bytes at most"),
+        (block(2, 0), Code::CONTINUE, ""),
+        (unknown, Code::BAD_OPTION, "option 2049 is critical and not supported"),
+        (zero_hops, Code::BAD_REQUEST, "Hop-Limit 0 is not legal"),
+    ];
+    for (datagram, code, words) in cases {
+        assert!(bench.feed(0, &datagram).is_none());
+        let sent = bench.sent(0);
+        let answer = decoded(&sent[0]);
+        assert_eq!((answer.code, core::str::from_utf8(answer.payload)), (code, Ok(words)));
+    }
+    bench.server.set_settings(Arc::new(proven()));
+    assert!(bench.feed(0, &block(5, 3)).is_none());
+    let sent = bench.sent(0);
+    let words = "the blocks before this one are not here; begin again with the first";
+    assert_eq!(decoded(&sent[0]).code, Code::REQUEST_ENTITY_INCOMPLETE);
+    assert_eq!(core::str::from_utf8(decoded(&sent[0]).payload), Ok(words));
+    assert_eq!((bench.server.counts().refused, bench.server.counts().failed), (4, 0));
+}

@@ -209,6 +209,8 @@ counts! {
     duplicates "Repeated messages that were answered again or ignored.";
     malformed "Datagrams that were no messages.";
     rejected "Messages that made no sense and were reset or ignored.";
+    refused "Requests that the machine itself answered with 4.xx, but for 4.01 with Echo.";
+    failed "Requests that the machine itself answered with 5.xx.";
     bad_options "Requests with a critical option that nobody here understands.";
     rate_limited "Requests beyond a peer's rate.";
     overloaded "Requests refused because a limit of exchanges, peers or transfers was reached.";

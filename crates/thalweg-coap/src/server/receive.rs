@@ -13,6 +13,7 @@ use crate::dedup::{Again, Key};
 use crate::endpoint::Owner;
 use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
+use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{
     Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Kind, Message, NoResponse, ObservationEnd,
     Observe, OptionOut, PeerId, RelationId, Request, Token, Value, empty, option,
@@ -38,8 +39,6 @@ enum Body {
     Answered,
 }
 
-/// For how many seconds a peer ought to wait that was refused because there is too much to do.
-const OVERLOADED_SECONDS: u32 = 10;
 /// The largest blocks of a kept body for who has not shown where it is: 128 bytes, as the first one at most had.
 const UNPROVEN_EXPONENT_MAX: u8 = 3;
 
@@ -181,7 +180,7 @@ impl ServerSide {
                 }
                 Some(_) => Some(value),
                 None => {
-                    self.answer(&asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+                    self.refuse(&asked, Code::BAD_REQUEST, &[], why::BLOCK_OPTION, now, out);
                     return None;
                 }
             },
@@ -222,7 +221,7 @@ impl ServerSide {
             is_acknowledged: false,
         };
         let Some(exchange) = self.open(exchange, now) else {
-            self.overloaded(&asked, now, out);
+            self.overloaded(&asked, why::EXCHANGES, OVERLOADED_SECONDS, now, out);
             return None;
         };
         self.counts.requests += 1;
@@ -318,7 +317,7 @@ impl ServerSide {
         self.counts.rate_limited += 1;
         if asked.is_confirmable {
             let age = (option::MAX_AGE, Value::Uint(wait));
-            self.answer(asked, Code::TOO_MANY_REQUESTS, &[Some(age)], &[], false, now, out);
+            self.refuse(asked, Code::TOO_MANY_REQUESTS, &[Some(age)], why::RATE, now, out);
         }
         false
     }
@@ -335,13 +334,13 @@ impl ServerSide {
             };
             // A message that is not confirmable is rejected by ignoring it. RFC 7252 §5.4.1
             if asked.is_confirmable {
-                self.answer(asked, code, &[], &[], false, now, out);
+                self.refuse(asked, code, &[], &why::option(number), now, out);
             }
             return false;
         }
         // 0 is not legal. RFC 8768 §3
         if message.options.uint(option::HOP_LIMIT) == Some(0) {
-            self.answer(asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+            self.refuse(asked, Code::BAD_REQUEST, &[], why::HOP_LIMIT, now, out);
             return false;
         }
         let is_unproven = self.endpoint.peers.slots.get(asked.peer).is_some_and(|peer| !peer.proven);
@@ -385,7 +384,7 @@ impl ServerSide {
     ) -> Body {
         let Some(value) = message.options.uint(option::BLOCK1) else { return Body::Inline };
         let Some(block) = Block::decode(value) else {
-            self.answer(asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+            self.refuse(asked, Code::BAD_REQUEST, &[], why::BLOCK_OPTION, now, out);
             return Body::Answered;
         };
         let most = self.settings.transfer_bytes_max;
@@ -396,7 +395,7 @@ impl ServerSide {
             return Body::Inline;
         }
         if block.more && message.payload.len() != block.size() {
-            self.answer(asked, Code::BAD_REQUEST, &[], &[], false, now, out);
+            self.refuse(asked, Code::BAD_REQUEST, &[], why::BLOCK_SIZE, now, out);
             return Body::Answered;
         }
         let part = Part {
@@ -416,12 +415,13 @@ impl ServerSide {
             Gathered::Whole(body) => return Body::Whole(body),
             // Remembered, because the same block again would not fit behind itself.
             Gathered::More => self.answer(asked, Code::CONTINUE, &[own], &[], true, now, out),
-            Gathered::Gap => self.answer(asked, Code::REQUEST_ENTITY_INCOMPLETE, &[own], &[], false, now, out),
+            Gathered::Gap => self.refuse(asked, Code::REQUEST_ENTITY_INCOMPLETE, &[own], why::GAP, now, out),
             Gathered::TooLarge => {
                 let size = Some((option::SIZE1, Value::Uint(most.min(u32::MAX as usize) as u32)));
-                self.answer(asked, Code::REQUEST_ENTITY_TOO_LARGE, &[own, size], &[], false, now, out);
+                self.refuse(asked, Code::REQUEST_ENTITY_TOO_LARGE, &[own, size], &why::too_large(most), now, out);
             }
-            Gathered::Full => self.overloaded(asked, now, out),
+            Gathered::Crowded => self.overloaded(asked, why::CROWDED, CROWDED_SECONDS, now, out),
+            Gathered::Full => self.overloaded(asked, why::TRANSFERS, OVERLOADED_SECONDS, now, out),
         }
         Body::Answered
     }
@@ -453,8 +453,11 @@ impl ServerSide {
                 Some(kept.code())
             })
         });
-        let code = code.unwrap_or(Code::REQUEST_ENTITY_INCOMPLETE);
-        self.answer(asked, code, &[], &bytes, false, now, out);
+        match code {
+            Some(code) => self.answer(asked, code, &[], &bytes, false, now, out),
+            None => self.refuse(asked, Code::REQUEST_ENTITY_INCOMPLETE, &[], why::NOT_KEPT, now, out),
+        }
+        self.endpoint.give_back(bytes);
         match self.kept.awaited(cache_key) {
             NONE => {}
             awaited if is_last => self.body_fetched(awaited),
@@ -470,13 +473,30 @@ impl ServerSide {
     }
 
     #[cold]
-    fn overloaded(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {
+    fn overloaded(&mut self, asked: &Asked, why: &str, seconds: u32, now: Time, out: &mut Datagrams) {
         self.counts.overloaded += 1;
-        let age = Some((option::MAX_AGE, Value::Uint(OVERLOADED_SECONDS)));
-        self.answer(asked, Code::SERVICE_UNAVAILABLE, &[age], &[], false, now, out);
+        let age = Some((option::MAX_AGE, Value::Uint(seconds)));
+        self.refuse(asked, Code::SERVICE_UNAVAILABLE, &[age], why, now, out);
     }
 
-    /// Answers without the application: `own` are the options, or `body` is options and payload as on the wire.
+    /// Answers with an error and a diagnostic payload. RFC 7252 §5.5.2
+    #[cold]
+    fn refuse(
+        &mut self,
+        asked: &Asked,
+        code: Code,
+        own: &[Option<OptionOut<'_>>],
+        why: &str,
+        now: Time,
+        out: &mut Datagrams,
+    ) {
+        *if code.class() == 4 { &mut self.counts.refused } else { &mut self.counts.failed } += 1;
+        let mut payload = Vec::new();
+        Encoder::body(&mut payload).payload(why.as_bytes());
+        self.answer(asked, code, own, &payload, false, now, out);
+    }
+
+    /// Answers without the application: `own` are options, behind them `body` as on the wire.
     #[allow(clippy::too_many_arguments)]
     fn answer(
         &mut self,

@@ -10,6 +10,7 @@ use crate::dedup::Again;
 use crate::endpoint::{Content, Owner};
 use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
+use crate::why;
 use crate::{
     Block, Code, Datagrams, Encoder, ExchangeId, Kind, Notice, ObservationEnd, OptionOut, Response, Token, Value,
     empty, option,
@@ -159,7 +160,10 @@ impl ServerSide {
         }
         while let Some(exchange) = self.exchanges.answer_due(now) {
             self.counts.expired += 1;
-            self.respond(exchange, &Response::of(Code::SERVICE_UNAVAILABLE), now, out);
+            self.counts.failed += 1;
+            let payload = why::LATE.as_bytes();
+            let late = Response { code: Code::SERVICE_UNAVAILABLE, options: &[], payload };
+            self.respond(exchange, &late, now, out);
             self.notices.push_back(Notice::ExchangeExpired { exchange });
         }
     }
@@ -211,7 +215,8 @@ impl ServerSide {
         let mut is_shrunk = false;
         loop {
             let Some(cut) = Cut::part(response.payload, number, exponent) else {
-                let shape = Shape { code: Code::BAD_REQUEST, options: &[], own: &[], payload: &[] };
+                let payload = why::BLOCK_BEYOND.as_bytes();
+                let shape = Shape { code: Code::BAD_REQUEST, options: &[], own: &[], payload };
                 return self.send_response(exchange, &shape, now, out);
             };
             let block = cut.block.unwrap_or(Block { number, more: false, size_exponent: exponent });

@@ -88,7 +88,8 @@ pub struct ServerSettings {
     pub block_exponent_max: u8,
     /// Bytes that a request in blocks may have. 4.13 beyond.
     pub transfer_bytes_max: usize,
-    /// Requests in blocks of one peer at a time. A further one displaces the oldest.
+    /// Requests in blocks of one peer at a time; a further one is answered with 5.03 and a Max-Age of a second, and so is one
+    /// of a peer that has a quarter of `transfers_bytes_max` under way. Clients send up to NSTART of them in parallel.
     pub transfers_per_peer: u8,
     /// The same for all peers. One of which only the first block came, some time ago, is displaced; otherwise 5.03.
     pub transfers_max: usize,
@@ -145,8 +146,8 @@ impl Default for ServerSettings {
             sendings_max: 262_144,
             block_exponent_max: Block::SIZE_EXPONENT_MAX,
             transfer_bytes_max: 256 << 10,
-            transfers_per_peer: 4,
-            transfers_max: 1024,
+            transfers_per_peer: 64,
+            transfers_max: 4096,
             transfers_bytes_max: 16 << 20,
             transfer_idle: Span::from_secs(60),
             kept_responses_max: 1024,

@@ -2,6 +2,7 @@
 
 use super::{NotSent, ServerSide};
 use crate::outgoing::{etag_of, merged, put};
+use crate::why;
 use crate::{Block, Code, OptionOut, Token, Value, option};
 
 /// A response, and what was asked of it.
@@ -64,7 +65,7 @@ impl Reply<'_> {
             let start = block.offset();
             let end = self.payload.len().min(start.saturating_add(block.size() * units));
             let Some(part) = self.payload.get(start..end).filter(|part| !part.is_empty() || block.number == 0) else {
-                let _ = machine.respond(self.token, Code::BAD_REQUEST, |_| {}, &[], out);
+                let _ = machine.respond(self.token, Code::BAD_REQUEST, |_| {}, why::BLOCK_BEYOND.as_bytes(), out);
                 return Said::Nothing;
             };
             let more = end < self.payload.len();

@@ -14,6 +14,7 @@ use super::{Event, NotSent, PeerFault, ServerSide, StreamMessage, StreamSettings
 use crate::blockwise::{Gathered, KeptBody, KeptResponses, Part, Transfers, key_of};
 use crate::observe::SEQUENCE;
 use crate::outgoing::{merged, put};
+use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{
     Block, Code, Encoder, ExchangeId, NoResponse, Notified, Observe, ObserveRefused, OptionOut, Options, RelationId,
     Response, ServerSettings, SharedBody, Token, Value, option,
@@ -88,6 +89,8 @@ pub struct Requests {
     pings: VecDeque<(u64, Token)>,
     /// Until when the requests that came use the client's rate up.
     requests_until: Time,
+    refused: u32,
+    failed: u32,
     is_released: bool,
 }
 
@@ -135,9 +138,6 @@ enum Body<'b> {
 /// Pings that may wait; further ones are answered at once, without Custody.
 const PINGS_MAX: usize = 16;
 
-/// For how many seconds a client ought to wait that was refused because there is too much to do.
-const OVERLOADED_SECONDS: u32 = 10;
-
 impl Requests {
     /// A connection that waits for CSM. `seed` is the key of hashes: nobody outside should know it.
     pub fn new(settings: Arc<ServerSettings>, stream: StreamSettings, seed: u64) -> Requests {
@@ -157,8 +157,15 @@ impl Requests {
             pinged: VecDeque::new(),
             pings: VecDeque::new(),
             requests_until: Time::ZERO,
+            refused: 0,
+            failed: 0,
             is_released: false,
         }
+    }
+
+    /// Requests that were answered without the application: with 4.xx, and with 5.xx.
+    pub fn errors(&self) -> (u32, u32) {
+        (self.refused, self.failed)
     }
 
     /// Whether the client's CSM came and the connection has not ended.
@@ -235,7 +242,7 @@ impl Requests {
             Some(value) => match Block::decode_bert(value) {
                 Some(block) => Some(block),
                 None => {
-                    self.answer(&message, Code::BAD_REQUEST, &[], out);
+                    self.answer(&message, Code::BAD_REQUEST, &[], why::BLOCK_OPTION, out);
                     return None;
                 }
             },
@@ -288,20 +295,25 @@ impl Requests {
     fn check(&mut self, message: &StreamMessage<'_>, now: Time, out: &mut Vec<u8>) -> bool {
         if let Some(wait) = self.over_rate(now) {
             let age = (option::MAX_AGE, Value::Uint(wait.secs_ceil().clamp(1, 3600) as u32));
-            self.answer(message, Code::TOO_MANY_REQUESTS, &[Some(age)], out);
+            self.answer(message, Code::TOO_MANY_REQUESTS, &[Some(age)], why::RATE, out);
             return false;
         }
         let understood = &self.settings.understood_options;
         let understands = |number| matches!(number, option::BLOCK1 | option::BLOCK2) || understood.contains(&number);
         let refusal = match message.options.refused(understands) {
             // RFC 7252 §5.10.2
-            Some(option::PROXY_URI | option::PROXY_SCHEME) => Code::PROXYING_NOT_SUPPORTED,
-            Some(_) => Code::BAD_OPTION,
+            Some(number @ (option::PROXY_URI | option::PROXY_SCHEME)) => {
+                (Code::PROXYING_NOT_SUPPORTED, Cow::Owned(why::option(number)))
+            }
+            Some(number) => (Code::BAD_OPTION, Cow::Owned(why::option(number))),
             // RFC 8768 §3
-            None if message.options.uint(option::HOP_LIMIT) == Some(0) => Code::BAD_REQUEST,
+            None if message.options.uint(option::HOP_LIMIT) == Some(0) => {
+                (Code::BAD_REQUEST, Cow::Borrowed(why::HOP_LIMIT))
+            }
             None => return true,
         };
-        self.answer(message, refusal, &[], out);
+        let (code, why) = refusal;
+        self.answer(message, code, &[], &why, out);
         false
     }
 
@@ -335,7 +347,8 @@ impl Requests {
         let bytes = message.payload;
         let Some(value) = message.options.uint(option::BLOCK1) else {
             if bytes.len() > most {
-                self.answer(message, Code::REQUEST_ENTITY_TOO_LARGE, &[Some(too_large)], out);
+                let why = why::too_large(most);
+                self.answer(message, Code::REQUEST_ENTITY_TOO_LARGE, &[Some(too_large)], &why, out);
                 return (None, Body::Answered);
             }
             return (None, Body::Whole(Cow::Borrowed(bytes)));
@@ -346,7 +359,7 @@ impl Requests {
             _ => bytes.len() == block.size(),
         };
         let Some(block) = Block::decode_bert(value).filter(|block| !block.more || is_of_units(*block)) else {
-            self.answer(message, Code::BAD_REQUEST, &[], out);
+            self.answer(message, Code::BAD_REQUEST, &[], why::BLOCK_SIZE, out);
             return (None, Body::Answered);
         };
         let announced = message.options.uint(option::SIZE1).unwrap_or(0) as usize;
@@ -356,17 +369,19 @@ impl Requests {
             false => self.transfers.gather(part, &self.settings, now),
         };
         let own = Some((option::BLOCK1, Value::Uint(block.encode())));
-        let age = Some((option::MAX_AGE, Value::Uint(OVERLOADED_SECONDS)));
-        let (code, options) = match gathered {
+        let age = |seconds| Some((option::MAX_AGE, Value::Uint(seconds)));
+        let why_too_large = why::too_large(most);
+        let (code, options, why) = match gathered {
             Gathered::Whole(body) => {
                 return (Some(Block { more: false, ..block }), Body::Whole(Cow::Owned(body)));
             }
-            Gathered::More => (Code::CONTINUE, [own, None]),
-            Gathered::Gap => (Code::REQUEST_ENTITY_INCOMPLETE, [own, None]),
-            Gathered::TooLarge => (Code::REQUEST_ENTITY_TOO_LARGE, [own, Some(too_large)]),
-            Gathered::Full => (Code::SERVICE_UNAVAILABLE, [age, None]),
+            Gathered::More => (Code::CONTINUE, [own, None], ""),
+            Gathered::Gap => (Code::REQUEST_ENTITY_INCOMPLETE, [own, None], why::GAP),
+            Gathered::TooLarge => (Code::REQUEST_ENTITY_TOO_LARGE, [own, Some(too_large)], why_too_large.as_str()),
+            Gathered::Crowded => (Code::SERVICE_UNAVAILABLE, [age(CROWDED_SECONDS), None], why::CROWDED),
+            Gathered::Full => (Code::SERVICE_UNAVAILABLE, [age(OVERLOADED_SECONDS), None], why::TRANSFERS),
         };
-        self.answer(message, code, &options, out);
+        self.answer(message, code, &options, why, out);
         (None, Body::Answered)
     }
 
@@ -383,7 +398,7 @@ impl Requests {
     ) -> bool {
         let Some((kept, _)) = self.kept.get(key, message.token, now) else {
             if !is_safe {
-                self.answer(message, Code::REQUEST_ENTITY_INCOMPLETE, &[], out);
+                self.answer(message, Code::REQUEST_ENTITY_INCOMPLETE, &[], why::NOT_KEPT, out);
             }
             return !is_safe;
         };
@@ -408,20 +423,29 @@ impl Requests {
         true
     }
 
-    /// Answers a request without the application.
+    /// Answers a request without the application; `why`: the diagnostic payload of an error. RFC 7252 §5.5.2
     fn answer(
         &mut self,
         message: &StreamMessage<'_>,
         code: Code,
         options: &[Option<OptionOut<'_>>],
+        why: &str,
         out: &mut Vec<u8>,
     ) {
+        match code.class() {
+            4 => self.refused = self.refused.wrapping_add(1),
+            5 => self.failed = self.failed.wrapping_add(1),
+            _ => {}
+        }
         if !no_response(&message.options).suppresses(code) {
             let write = |encoder: &mut Encoder<'_>| {
                 options.iter().flatten().for_each(|(number, value)| put(encoder, *number, *value));
             };
-            // It is as small as a message can be: nobody takes less.
-            let _ = self.machine.respond(message.token, code, write, &[], out);
+            let said = self.machine.respond(message.token, code, write, why.as_bytes(), out);
+            if said.is_err() {
+                // Without words it is as small as a message can be: nobody takes less.
+                let _ = self.machine.respond(message.token, code, write, &[], out);
+            }
         }
     }
 
@@ -631,7 +655,10 @@ impl Requests {
         let due = self.exchanges.iter().filter(|(_, exchange)| exchange.until <= now);
         let due: Vec<u64> = due.map(|(number, _)| *number).collect();
         for number in due {
-            self.respond(exchange_id(number), &Response::of(Code::SERVICE_UNAVAILABLE), now, out);
+            self.failed = self.failed.wrapping_add(1);
+            let payload = why::LATE.as_bytes();
+            let late = Response { code: Code::SERVICE_UNAVAILABLE, options: &[], payload };
+            self.respond(exchange_id(number), &late, now, out);
         }
         self.look_at = self.exchanges.values().map(|exchange| exchange.until).min().unwrap_or(Time::NEVER);
     }

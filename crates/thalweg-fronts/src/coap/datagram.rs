@@ -111,6 +111,8 @@ impl CoapFront {
             rate_limited: machine.rate_limited,
             overloaded: machine.overloaded,
             peers_displaced: machine.peers_displaced,
+            refused: self.handler.counts.refused + machine.refused,
+            failed: self.handler.counts.failed + machine.failed,
             ..self.handler.counts
         }
     }

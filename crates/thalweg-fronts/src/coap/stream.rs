@@ -51,7 +51,6 @@ pub struct CoapStreamFront {
     heard_at: Time,
     is_asked_for_life: bool,
     sweep_at: Time,
-    messages: u64,
     fault: Option<Box<str>>,
 }
 
@@ -134,7 +133,6 @@ impl CoapStreamFront {
             heard_at: Time::NEVER,
             is_asked_for_life: false,
             sweep_at: Time::NEVER,
-            messages: 0,
             fault: None,
         }
     }
@@ -154,12 +152,14 @@ impl CoapStreamFront {
     }
 
     pub(super) fn counts(&self) -> CoapCounts {
+        let (refused, failed) = self.handler.side.requests.errors();
         CoapCounts {
             peers: u64::from(self.is_connected()),
             observers: self.handler.relations.len() as u64,
             identities: self.handler.identities.open_count() as u64,
-            datagrams: self.messages,
             malformed: u64::from(self.fault.is_some()),
+            refused: self.handler.counts.refused + u64::from(refused),
+            failed: self.handler.counts.failed + u64::from(failed),
             ..self.handler.counts
         }
     }
@@ -264,7 +264,7 @@ impl CoapStreamFront {
                 return Step::Hold;
             }
         };
-        self.messages += 1;
+        self.handler.counts.datagrams += 1;
         self.heard_at = now;
         self.is_asked_for_life = false;
         match (event, session) {

@@ -217,3 +217,18 @@ fn whatever_happens_every_observer_ends_with_the_last_value() {
         }
     }
 }
+
+/// An operator who looks for the fault of a client finds it in the metrics: also what the machine answers by itself.
+#[test]
+fn refused_blocks_are_counted_as_errors() {
+    let machine = ServerSettings { transfer_bytes_max: 100, ..ServerSettings::default() };
+    let settings = CoapSettings { machine: Arc::new(machine), ..CoapSettings::default() };
+    let mut world = World::with(1, Limits::default(), settings, Some(Access::ALL));
+    let who = world.peer();
+    let gap = "CON PUT /ps/data/a block1=3+/16 : 0123456789abcdef";
+    assert!(world.asks(who, gap).starts_with("ACK 4.08"));
+    let too_large = "CON PUT /ps/data/a block1=1+/128 : 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    assert!(world.asks(who, too_large).starts_with("ACK 4.13"));
+    assert_eq!((world.counts().refused, world.counts().failed), (2, 0));
+}
