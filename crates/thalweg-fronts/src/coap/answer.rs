@@ -23,6 +23,7 @@ pub(super) struct Answer {
 pub(super) const SHORT_SECS: u32 = 5;
 
 impl Answer {
+    /// A success without a payload; an error has a diagnostic one: [`Answer::words`].
     pub(super) const fn of(code: Code) -> Self {
         Answer { code, content_format: None, max_age_secs: None, location: Vec::new(), payload: Cow::Borrowed(&[]) }
     }
@@ -106,6 +107,18 @@ impl Answer {
         let options: Vec<_> = location.chain(rest.into_iter().flatten()).collect();
         respond(&Response { code, options: &options, payload: &self.payload })
     }
+}
+
+pub(super) fn no_value() -> Answer {
+    Answer::words(Code::NOT_FOUND, "this address has no value")
+}
+
+pub(super) fn other_format() -> Answer {
+    Answer::words(Code::NOT_ACCEPTABLE, "the value has another Content-Format")
+}
+
+pub(super) fn session_ended() -> Answer {
+    Answer::words(Code::UNAUTHORIZED, "the session of this client has ended")
 }
 
 impl From<Unreadable> for Answer {

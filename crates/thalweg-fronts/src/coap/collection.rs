@@ -36,7 +36,7 @@ impl<S: Side> Handler<S> {
                 Ok(())
             }
             Code::POST => self.make_topic(request, scene),
-            _ => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+            _ => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "topics are listed by GET or FETCH and made by POST")),
         }
     }
 
@@ -48,7 +48,7 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Result<Answer, Answer> {
         if accept(&request.options).is_some_and(|format| format != LINK_FORMAT) {
-            return Err(Answer::of(Code::NOT_ACCEPTABLE));
+            return Err(Answer::words(Code::NOT_ACCEPTABLE, "the list is application/link-format (40)"));
         }
         let queries = queries(request);
         let wants_data =
@@ -117,14 +117,16 @@ impl<S: Side> Handler<S> {
     pub(super) fn on_topic(&mut self, id: TopicId, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let Some(desk_id) = self.desk else { return Err(not_yet()) };
         let Some(desk) = scene.links.coap.desk(desk_id) else { return Err(not_yet()) };
-        let Some(topic) = desk.topics.get(id) else { return Err(Answer::of(Code::NOT_FOUND)) };
+        let Some(topic) = desk.topics.get(id) else {
+            return Err(Answer::words(Code::NOT_FOUND, "there is no such topic"));
+        };
         let kept_at = desk.topics.kept_at(id);
         let is_read = matches!(request.code, Code::GET | Code::FETCH);
         if is_read && !may_see(topic, &kept_at, request.session, scene) {
             return Err(forbidden());
         }
         if accept(&request.options).is_some_and(|format| format != pubsub::CONTENT_FORMAT) {
-            return Err(Answer::of(Code::NOT_ACCEPTABLE));
+            return Err(Answer::words(Code::NOT_ACCEPTABLE, "a topic is application/core-pubsub+cbor (606)"));
         }
         let selection = match request.code {
             Code::GET => Selection::ALL,
@@ -135,7 +137,12 @@ impl<S: Side> Handler<S> {
             Code::POST | Code::PUT => return self.change_topic(id, Change::Replace, &kept_at, request, scene),
             Code::IPATCH => return self.change_topic(id, Change::Patch, &kept_at, request, scene),
             Code::DELETE => return self.delete_topic(id, request, scene),
-            _ => return Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+            _ => {
+                return Err(Answer::words(
+                    Code::METHOD_NOT_ALLOWED,
+                    "a topic knows GET, FETCH, POST, PUT, iPATCH and DELETE",
+                ));
+            }
         };
         let mut encoded = Vec::new();
         topic.configuration.encode_selected(selection, &mut encoded);
@@ -216,7 +223,10 @@ fn may_see(topic: &Topic, kept_at: &str, session: SessionId, scene: &Scene<'_>) 
 fn check_format(request: &Request<'_>) -> Result<(), Answer> {
     match content_format(request) {
         None | Some(pubsub::CONTENT_FORMAT | CBOR) => Ok(()),
-        Some(_) => Err(Answer::of(Code::UNSUPPORTED_CONTENT_FORMAT)),
+        Some(_) => Err(Answer::words(
+            Code::UNSUPPORTED_CONTENT_FORMAT,
+            "configurations are application/core-pubsub+cbor (606) or CBOR (60)",
+        )),
     }
 }
 

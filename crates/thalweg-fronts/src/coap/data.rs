@@ -1,6 +1,6 @@
 //! `/ps/data/…`: addresses as resources. GET reads the last value, PUT and POST publish, DELETE clears, FETCH lists.
 
-use super::answer::Answer;
+use super::answer::{Answer, no_value, other_format, session_ended};
 use super::collection::not_yet;
 use super::handler::{Done, Handler, Request, Scene};
 use super::identity::IdentityId;
@@ -30,21 +30,21 @@ impl<S: Side> Handler<S> {
         scene: &mut Scene<'_>,
     ) -> Done {
         if style == Style::Emqx && !self.settings.emqx_paths {
-            return Err(Answer::of(Code::NOT_FOUND));
+            return Err(Answer::words(Code::NOT_FOUND, "there is no such topic"));
         }
         let wishes = Wishes::read(&request.options)?;
         match (request.code, address) {
             (Code::FETCH, _) => self.list(address, &wishes, request, scene),
             (Code::GET, None) => self.list(None, &wishes, request, scene),
             (Code::GET, _) if wishes.filter.is_some() => self.list(address, &wishes, request, scene),
-            (_, None) => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+            (_, None) => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "all data are listed by GET or FETCH")),
             // What an empty path names: an empty level alone is no address.
             (_, Some("")) => Err(Answer::words(Code::BAD_REQUEST, "an address has at least one character")),
             (Code::GET, Some(address)) if request.observes => self.register(address, &wishes, request, scene),
             (Code::GET, Some(address)) => self.get(address, request, scene),
             (Code::PUT | Code::POST, Some(address)) => self.put(address, style, &wishes, request, scene),
             (Code::DELETE, Some(address)) => self.delete(address, &wishes, request, scene),
-            _ => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+            _ => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "data knows GET, FETCH, PUT, POST and DELETE")),
         }
     }
 
@@ -139,9 +139,9 @@ impl<S: Side> Handler<S> {
     fn check_topic(&self, address: &str, format: Option<u16>, scene: &Scene<'_>) -> Done {
         let desk = self.desk.and_then(|desk| scene.links.coap.desk(desk));
         match desk.and_then(|desk| desk.topics.at(address)) {
-            Some(topic) if topic.configuration.content_format.is_some_and(|wanted| Some(wanted) != format) => {
-                Err(Answer::of(Code::UNSUPPORTED_CONTENT_FORMAT))
-            }
+            Some(topic) if topic.configuration.content_format.is_some_and(|wanted| Some(wanted) != format) => Err(
+                Answer::words(Code::UNSUPPORTED_CONTENT_FORMAT, "the topic of this address has another Content-Format"),
+            ),
             None if !self.settings.auto_create && desk.is_none_or(|desk| !desk.is_known) => Err(not_yet()),
             None if !self.settings.auto_create => {
                 Err(Answer::words(Code::NOT_FOUND, "there is no topic with this address: create it at /ps"))
@@ -295,11 +295,14 @@ impl<S: Side> Handler<S> {
     ) -> Done {
         let representation = value.map(|value| Representation::of(value, 0, scene.now));
         if put.condition.as_ref().is_some_and(|condition| !condition.holds(representation.as_ref())) {
-            return Err(Answer::of(Code::PRECONDITION_FAILED));
+            return Err(Answer::words(
+                Code::PRECONDITION_FAILED,
+                "the value is not what If-Match or If-None-Match asks for",
+            ));
         }
         let identity = IdentityId(put.identity);
         let Some(session) = self.identities.session(identity) else {
-            return Err(Answer::of(Code::UNAUTHORIZED));
+            return Err(session_ended());
         };
         let batch = self.publish(identity, session, put.draft(), scene)?;
         let key = self.known_key(&put.address);
@@ -318,11 +321,11 @@ impl<S: Side> Handler<S> {
     /// Responds with a value as a GET wants it.
     pub(super) fn respond_with(&mut self, exchange: ExchangeId, ask: &Ask, value: Option<&Message>, now: Time) {
         let Some(value) = value else {
-            return self.respond(exchange, &Answer::of(Code::NOT_FOUND), now);
+            return self.respond(exchange, &no_value(), now);
         };
         let shown = Representation::of(value, self.settings.max_age_secs, now).or_format(ask.format);
         if !ask.accepts(shown.content_format) {
-            return self.respond(exchange, &Answer::of(Code::NOT_ACCEPTABLE), now);
+            return self.respond(exchange, &other_format(), now);
         }
         let is_known = ask.has(&shown);
         let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX];

@@ -164,7 +164,9 @@ impl<S: Side> Handler<S> {
             Resource::Collection => self.on_collection(request, scene),
             Resource::Queue(name) => self.on_queue(name, request, scene),
             Resource::Rpc => self.on_rpc(address, request, scene),
-            Resource::Unknown => Err(Answer::of(Code::NOT_FOUND)),
+            Resource::Unknown => {
+                Err(Answer::words(Code::NOT_FOUND, "there is no such resource; /.well-known/core lists what there is"))
+            }
         }
     }
 
@@ -214,6 +216,7 @@ impl<S: Side> Handler<S> {
     }
 
     pub(super) fn respond(&mut self, exchange: ExchangeId, answer: &Answer, now: Time) {
+        debug_assert!(answer.code.is_success() || !answer.payload.is_empty(), "{} without a word", answer.code);
         match answer.code.class() {
             4 => self.counts.refused += 1,
             5 => self.counts.failed += 1,

@@ -8,7 +8,7 @@
 //! Notifications are pulled: only when the machine can send one is the newest value taken from the watch, so a burst of
 //! publishes costs a slow observer nothing but the values in between.
 
-use super::answer::Answer;
+use super::answer::{Answer, no_value, other_format, session_ended};
 use super::data::forbidden;
 use super::desk::{Desk, DeskId};
 use super::handler::{Done, Handler, Request, Scene};
@@ -185,7 +185,7 @@ impl<S: Side> Handler<S> {
                 self.give_seat_back(seat, scene);
                 continue;
             }
-            self.end(cookie, &Answer::of(Code::NOT_FOUND), scene);
+            self.end(cookie, &no_value(), scene);
         }
     }
 
@@ -229,7 +229,7 @@ impl<S: Side> Handler<S> {
     pub(super) fn on_watch_ended(&mut self, cookie: u64, why: WatchEnd, scene: &mut Scene<'_>) {
         let answer = match why {
             WatchEnd::NotAuthorized => forbidden(),
-            WatchEnd::SessionEnded => Answer::of(Code::UNAUTHORIZED),
+            WatchEnd::SessionEnded => session_ended(),
         };
         if let Some((exchange, _)) = self.registrations.remove(&cookie) {
             self.respond(exchange, &answer, scene.now);
@@ -339,7 +339,7 @@ impl<S: Side> Handler<S> {
             let told = match change {
                 Change::Value(value) => self.tell(cookie, value, scene),
                 Change::Gone => {
-                    self.end(cookie, &Answer::of(Code::NOT_FOUND), scene);
+                    self.end(cookie, &no_value(), scene);
                     Told::Ended
                 }
             };
@@ -365,7 +365,7 @@ impl<S: Side> Handler<S> {
             Some(format) if relation.format == NO_FORMAT => relation.format = format,
             // RFC 7641 §4.2: an observation keeps its format or ends.
             Some(format) if relation.format != format => {
-                self.end(cookie, &Answer::of(Code::NOT_ACCEPTABLE), scene);
+                self.end(cookie, &other_format(), scene);
                 return Told::Ended;
             }
             _ => {}

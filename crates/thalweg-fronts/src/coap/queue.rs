@@ -3,7 +3,7 @@
 //! What is taken goes out in a confirmable response of its own, and is gone when that is acknowledged; if it never is, the
 //! message goes back. A GET that is repeated is another GET: it takes another message, as a second worker would.
 
-use super::answer::Answer;
+use super::answer::{Answer, session_ended};
 use super::data::content_format;
 use super::handler::{Done, Handler, Request, Scene};
 use super::identity::IdentityId;
@@ -22,7 +22,7 @@ impl<S: Side> Handler<S> {
         match request.code {
             Code::POST => self.put_into(&queue, request, scene),
             Code::GET => self.take_from(&queue, request, scene),
-            _ => Err(Answer::of(Code::METHOD_NOT_ALLOWED)),
+            _ => Err(Answer::words(Code::METHOD_NOT_ALLOWED, "a queue knows POST and GET")),
         }
     }
 
@@ -75,7 +75,7 @@ impl<S: Side> Handler<S> {
         let identity = IdentityId(put.identity);
         let done = match (made, self.identities.session(identity)) {
             (Err(refusal), _) => Err(Answer::of_refusal(&refusal)),
-            (Ok(()), None) => Err(Answer::of(Code::UNAUTHORIZED)),
+            (Ok(()), None) => Err(session_ended()),
             (Ok(()), Some(session)) => {
                 let (batch, outcome) = self.publish_for(identity, session, put.draft(), scene);
                 self.after_put_into(exchange, batch, outcome, scene)

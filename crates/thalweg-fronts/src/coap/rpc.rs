@@ -89,7 +89,7 @@ impl<X> Calls<X> {
 impl<S: Side> Handler<S> {
     pub(super) fn on_rpc(&mut self, address: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if !matches!(request.code, Code::POST | Code::FETCH) {
-            return Err(Answer::of(Code::METHOD_NOT_ALLOWED));
+            return Err(Answer::words(Code::METHOD_NOT_ALLOWED, "requests are made by POST or FETCH"));
         }
         let wishes = Wishes::read(&request.options)?;
         if reserved(address) == Reserved::ReadOnly || address.is_empty() {

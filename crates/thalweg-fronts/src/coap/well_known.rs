@@ -22,13 +22,13 @@ const RESOURCES: [(&str, &str, Option<u64>); 4] = [
 impl<S: Side> Handler<S> {
     pub(super) fn on_well_known(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         if !self.settings.discovery {
-            return Err(Answer::of(Code::NOT_FOUND));
+            return Err(Answer::words(Code::NOT_FOUND, "discovery is switched off"));
         }
         if request.code != Code::GET {
-            return Err(Answer::of(Code::METHOD_NOT_ALLOWED));
+            return Err(Answer::words(Code::METHOD_NOT_ALLOWED, "discovery knows GET"));
         }
         if accept(&request.options).is_some_and(|format| format != LINK_FORMAT) {
-            return Err(Answer::of(Code::NOT_ACCEPTABLE));
+            return Err(Answer::words(Code::NOT_ACCEPTABLE, "the list is application/link-format (40)"));
         }
         let queries = queries(request);
         let fits = |target: &str, rt: &str, ct: Option<u64>| {

@@ -363,3 +363,29 @@ fn a_repeated_put_is_answered_again_and_done_once() {
     assert_eq!(world.mqtt_lines(app), ["a : 1", "a : 2", "a : 3"]);
     assert_eq!(world.counts().duplicates, 3);
 }
+
+/// RFC 7252 §5.5.2: an error has words for who reads it.
+#[test]
+fn errors_say_what_is_the_matter() {
+    let mut world = World::new();
+    let who = world.peer();
+    let cases = [
+        ("CON GET /ps/data/a", "4.04", "this address has no value"),
+        ("CON GET /nowhere", "4.04", "there is no such resource; /.well-known/core lists what there is"),
+        ("CON IPATCH /ps/data/a : x", "4.05", "data knows GET, FETCH, PUT, POST and DELETE"),
+        ("CON POST /ps ct=0 : x", "4.15", "configurations are application/core-pubsub+cbor (606) or CBOR (60)"),
+        ("CON GET /.well-known/core accept=60", "4.06", "the list is application/link-format (40)"),
+    ];
+    let ask = |world: &mut World, line: &str| {
+        let heard = world.asks_raw(who, line);
+        (heard.line(), String::from_utf8(heard.payload).expect("UTF-8"))
+    };
+    for (line, code, words) in cases {
+        assert_eq!(ask(&mut world, line), (format!("ACK {code}"), words.to_owned()), "{line}");
+    }
+    world.asks(who, "CON PUT /ps/data/a ct=50 : {}");
+    let words = ask(&mut world, "CON GET /ps/data/a accept=60").1;
+    assert_eq!(words, "the value has another Content-Format");
+    let words = ask(&mut world, "CON PUT /ps/data/a if-none-match : x").1;
+    assert_eq!(words, "the value is not what If-Match or If-None-Match asks for");
+}
