@@ -12,7 +12,7 @@
 
 use crate::durable::shard_of;
 use crate::effects::Effects;
-use crate::ids::ShardId;
+use crate::ids::{SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, cell_cost};
 use crate::route_cache::{Sink, SinkKind};
@@ -230,10 +230,11 @@ impl Kernel {
         let Some(watcher) = self.watches.watchers.get_mut(watch) else { return };
         let (id, link, cookie, depth) = (watcher.session, watcher.link, watcher.cookie, usize::from(watcher.depth));
         watcher.state = WatchState::Idle;
-        let (first, rest) = match (depth, changes) {
+        let told: Vec<&Message> = changes.iter().filter(|message| self.may_be_told(id, message)).collect();
+        let (first, rest) = match (depth, &told[..]) {
             (_, []) => (None, &[][..]),
-            (1, [.., last]) => (Some(last), &[][..]),
-            (_, [first, rest @ ..]) => (Some(first), &rest[rest.len().saturating_sub(depth)..]),
+            (1, [.., last]) => (Some(*last), &[][..]),
+            (_, [first, rest @ ..]) => (Some(*first), &rest[rest.len().saturating_sub(depth)..]),
         };
         let first = first.filter(|first| first.retain() != RetainOp::Clear);
         if let Some(first) = first {
@@ -297,9 +298,18 @@ impl Kernel {
         self.set_cell_value(index, Some(message.clone()));
         while let Some(watcher) = self.watches.watchers.get(at) {
             let next = watcher.cell_next;
-            self.offer_to_watcher(at, message, fx);
+            if self.may_be_told(watcher.session, message) {
+                self.offer_to_watcher(at, message, fx);
+            }
             at = next;
         }
+    }
+
+    /// Whether a watcher, who may see the address, may receive from the message's origins as well.
+    #[inline]
+    pub(crate) fn may_be_told(&self, id: SessionId, message: &Message) -> bool {
+        let origins = message.origins();
+        origins.is_empty() || self.sessions.get(id).is_some_and(|session| session.access.may_receive_from(origins))
     }
 
     /// A copy for one watcher. For one who wants the newest only, that is in the cell already.

@@ -55,6 +55,11 @@ pub enum Outcome {
 }
 
 impl Draft<'_> {
+    /// The addresses under which it was published before its present one; nearly always none.
+    pub(crate) fn origins(&self) -> &[Box<str>] {
+        self.properties.and_then(|properties| properties.details.as_deref()).map_or(&[], |details| &details.origins)
+    }
+
     /// In a form that can be kept.
     pub(crate) fn keep(&self, publisher: u64, now: Time) -> Message {
         let message = Message::new(

@@ -9,7 +9,7 @@ use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
 use crate::effects::{Delivery, Effects, Safety, Sent};
-use crate::ids::{LinkId, SessionId, Tag, Ticket};
+use crate::ids::{SessionId, Tag, Ticket};
 use crate::journal::Record;
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
@@ -350,7 +350,8 @@ impl Kernel {
             queued = Queued { wanted: queued.wanted || of_queues.wanted, ..of_queues };
         }
         let redirects = if has_queues { &route.onward().redirects[..] } else { &[] };
-        let has_more = !redirects.is_empty() || self.has_queue_work();
+        let also = if has_queues { &route.onward().also[..] } else { &[] };
+        let has_more = !redirects.is_empty() || !also.is_empty() || self.has_queue_work();
         if self.limits.journal {
             self.write_down(cause, draft, is_last_value, has_more, now, fx);
         }
@@ -358,6 +359,9 @@ impl Kernel {
             if let Some(message) = &kept {
                 for address in redirects {
                     queued.wanted |= self.spread_redirected(address, message, cause, now, fx);
+                }
+                for address in also {
+                    queued.wanted |= self.spread_also(address, message, cause, now, fx);
                 }
             }
             self.finish(cause, draft, now, fx);
@@ -439,7 +443,7 @@ impl Kernel {
         }
     }
 
-    /// Copies for this shard's own sessions.
+    /// Copies for this shard's own sessions: those that may receive from the message's origins as well.
     #[inline(never)]
     pub(crate) fn spread_to_all<E: Effects>(
         &mut self,
@@ -450,7 +454,17 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        self.spread_here(publisher, route, draft, kept, now, fx);
+        let origins = draft.origins();
+        if origins.is_empty() {
+            return self.spread_here(publisher, route, draft, kept, now, fx);
+        }
+        let mut delivery = None;
+        for receiver in &route.receivers {
+            let session = self.sessions.get(receiver.session);
+            if session.is_some_and(|session| session.access.may_receive_from(origins)) {
+                self.spread_one(publisher, receiver, draft, &mut delivery, kept, now, fx);
+            }
+        }
     }
 
     /// The same, in the middle of the path that every message takes.
@@ -862,28 +876,6 @@ impl Receiver {
                     _ => SubscriptionIds::Many(ids.into()),
                 }
             }
-        }
-    }
-}
-
-impl Kernel {
-    /// The link's output has drained below its low-water mark.
-    pub fn link_writable<E: Effects>(&mut self, id: SessionId, link: LinkId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.link == Some(link) && session.congested {
-            session.congested = false;
-            self.output_changed(id);
-            self.pump(id, now, fx);
-        }
-    }
-
-    /// The link takes nothing more for now, however little waits in its output.
-    pub fn link_blocked(&mut self, id: SessionId, link: LinkId) {
-        if let Some(session) = self.sessions.get_mut(id)
-            && session.link == Some(link)
-        {
-            session.congested = true;
-            self.output_changed(id);
         }
     }
 }

@@ -80,7 +80,7 @@ impl Kernel {
             false => self.value_in_cell(address, now),
         };
         if here.is_some() || home == self.shard {
-            fx.last_value_read(link, ticket, here);
+            fx.last_value_read(link, ticket, here.filter(|value| self.may_be_told(id, value)));
         } else {
             fx.send(home, ShardMessage::Read { asker, address: address.into() });
         }
@@ -89,7 +89,7 @@ impl Kernel {
 
     pub(crate) fn on_read<E: Effects>(&mut self, asker: Asker, value: Option<&Message>, fx: &mut E) {
         if self.is_there(&asker) {
-            fx.last_value_read(asker.link, asker.ticket, value);
+            fx.last_value_read(asker.link, asker.ticket, value.filter(|value| self.may_be_told(asker.session, value)));
         }
     }
 

@@ -91,12 +91,19 @@ pub(crate) struct Onward {
     pub(crate) alternates: Vec<(Box<str>, Box<str>)>,
     /// Addresses that exchanges lead to and that sessions want.
     pub(crate) redirects: Vec<Box<str>>,
+    /// Addresses to which its publisher published it as well, and that sessions want.
+    pub(crate) also: Vec<Box<str>>,
     /// The stamps of what those addresses led to when this was worked out, by bucket.
     pub(crate) led: Vec<(u16, u64)>,
 }
 
-static NOWHERE: Onward =
-    Onward { conditional: Vec::new(), alternates: Vec::new(), redirects: Vec::new(), led: Vec::new() };
+static NOWHERE: Onward = Onward {
+    conditional: Vec::new(),
+    alternates: Vec::new(),
+    redirects: Vec::new(),
+    also: Vec::new(),
+    led: Vec::new(),
+};
 
 /// A session that wants an address, through one subscription or several.
 #[derive(Clone, Debug)]
@@ -149,7 +156,7 @@ impl Route {
             ours.redirects.extend(theirs.redirects.iter().cloned());
         }
         if other.wants_more_than_queues() {
-            self.onward_mut().redirects.push(address.into());
+            self.onward_mut().also.push(address.into());
         }
     }
 
@@ -177,7 +184,10 @@ impl Route {
 
 impl Onward {
     fn leads_on(&self) -> bool {
-        !(self.conditional.is_empty() && self.alternates.is_empty() && self.redirects.is_empty())
+        !(self.conditional.is_empty()
+            && self.alternates.is_empty()
+            && self.redirects.is_empty()
+            && self.also.is_empty())
     }
 }
 

@@ -414,7 +414,7 @@ impl Kernel {
     }
 
     /// The publisher of a message that comes back from another shard, if it is among those who want none of their own.
-    fn own_receiver(&self, publisher: u64, route: &Route) -> Option<SessionId> {
+    pub(crate) fn own_receiver(&self, publisher: u64, route: &Route) -> Option<SessionId> {
         if publisher == 0 || shard_of(publisher) != self.shard.0 {
             return None;
         }

@@ -83,6 +83,17 @@ pub enum DeathReason {
     DeliveryLimit = 3,
 }
 
+impl Properties {
+    /// Adds an address to [`Details::origins`], once.
+    pub fn add_origin(&mut self, address: &str) -> &mut Details {
+        let details = self.details.get_or_insert_default();
+        if !details.origins.iter().any(|known| **known == *address) {
+            details.origins.push(address.into());
+        }
+        details
+    }
+}
+
 impl DeathReason {
     /// The reason of that number.
     pub fn from_number(number: u8) -> Option<Self> {

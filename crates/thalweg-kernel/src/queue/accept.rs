@@ -12,7 +12,7 @@ use crate::publish::Draft;
 use crate::route_cache::Route;
 use crate::session::Pressure;
 use crate::{QueueOverflow, SessionId};
-use thalweg_model::{DeathReason, Message, Properties, Reliability, Time};
+use thalweg_model::{DeathReason, Message, Properties, Reliability, RetainOp, Time};
 
 /// What queues made of a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,7 +99,8 @@ impl Kernel {
         }
     }
 
-    /// Copies for sessions and groups that want what another exchange leads to: to them it is published there.
+    /// Copies for sessions and groups that want what another exchange leads to: to them it is published there, and they
+    /// must be allowed to receive from where it comes as well.
     pub(crate) fn spread_redirected<E: Effects>(
         &mut self,
         address: &str,
@@ -108,27 +109,41 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let route = self.route(address);
+        let mut properties = message.properties().cloned().unwrap_or_default();
+        properties.add_origin(message.address());
+        let moved = moved(message, address, Some(properties), (message.retain(), message.expires()), now);
+        self.spread_copy(&moved, cause, now, fx)
+    }
+
+    /// The same of an address to which its publisher has published it as well: there it comes from nowhere else.
+    pub(crate) fn spread_also<E: Effects>(
+        &mut self,
+        address: &str,
+        message: &Message,
+        cause: &Cause,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let properties = message.properties().cloned();
+        let moved = moved(message, address, properties, (message.retain(), message.expires()), now);
+        self.spread_copy(&moved, cause, now, fx)
+    }
+
+    fn spread_copy<E: Effects>(&mut self, message: &Message, cause: &Cause, now: Time, fx: &mut E) -> bool {
+        let route = self.route(message.address());
         let expires = message.expires();
-        let draft =
-            Draft { address, expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
-        let mut kept = None;
+        let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
         // What the queues of the original have of it is written down with that.
         let others = (std::mem::take(&mut self.pending_references), std::mem::take(&mut self.pending_safety));
-        self.spread_to_all(None, &route, &draft, &mut kept, now, fx);
+        let own = self.own_receiver(message.publisher(), &route);
+        self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell {
-            let message = self.keep(None, &draft, &mut kept, now);
-            self.offer_to_cell(cell, &message, None, fx);
+            self.offer_to_cell(cell, message, None, fx);
         }
-        if !route.groups.is_empty() || !route.shards.is_empty() {
-            let message = self.keep(None, &draft, &mut kept, now);
-            self.spread_beyond(&route, &message, cause, now, fx);
-        }
-        if !self.pending_references.is_empty()
-            && let Some(message) = kept
-        {
+        self.spread_beyond(&route, message, cause, now, fx);
+        if !self.pending_references.is_empty() {
             // Under its own address, so it is another message to the journal.
-            self.persist_kept(&message, false, cause.safety, fx);
+            self.persist_kept(message, false, cause.safety, fx);
         }
         (self.pending_references, self.pending_safety) = others;
         route.wants_more_than_queues()
@@ -314,6 +329,20 @@ impl Kernel {
     pub(super) fn may_receive(&self, id: SessionId, message: &Message) -> bool {
         self.sessions.get(id).is_some_and(|session| session.access.may_receive(message))
     }
+}
+
+/// A message under another address; its publisher is the same.
+pub(super) fn moved(
+    message: &Message,
+    address: &str,
+    properties: Option<Properties>,
+    (retain, expires): (RetainOp, Time),
+    now: Time,
+) -> Message {
+    let (payload, reliability, publisher) = (message.payload(), message.reliability(), message.publisher());
+    let properties = properties.map(Box::new);
+    Message::new(address, payload, reliability, retain, expires, now, publisher, properties)
+        .with_priority(message.priority())
 }
 
 /// Whether there is room for a newcomer.

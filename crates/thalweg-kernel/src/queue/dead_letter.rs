@@ -1,5 +1,6 @@
 //! What a queue gives up goes where its maker said, or nowhere.
 
+use super::accept::moved;
 use super::exchange::{key_of, write_address};
 use super::{Item, queue_address};
 use crate::Kernel;
@@ -110,10 +111,7 @@ impl Kernel {
         }
         let queue_address = Box::<str>::from(&*queue.address);
         let mut properties = message.properties().cloned().unwrap_or_default();
-        let details = properties.details.get_or_insert_default();
-        if !details.origins.iter().any(|known| **known == *message.address()) {
-            details.origins.push(message.address().into());
-        }
+        let details = properties.add_origin(message.address());
         let lifetime = message.expires();
         let lifetime_ms = (lifetime != Time::NEVER).then(|| lifetime.since(message.ingress()).millis());
         let known = details.deaths.iter().position(|death| *death.queue == *queue_address && death.reason == why);
@@ -196,29 +194,26 @@ impl Kernel {
             .as_ref()
             .and_then(|details| details.deaths.first())
             .is_some_and(|death| death.reason == DeathReason::Expired);
-        let draft = Draft {
-            address: &address,
-            retain: RetainOp::None,
-            // Its life is over: where it is going it has another.
-            expires_in: match message.expires() {
-                Time::NEVER => None,
-                _ if died_of_age => None,
-                expires => Some(expires.since(now).max(Span::from_millis(1))),
-            },
-            properties: Some(&properties),
-            ..Draft::of(&message)
-        };
         self.ledger.own += 1;
         if is_brokers(&address) {
             // Nobody publishes there, not by dying either.
             self.ledger.unmatched += 1;
             return;
         }
+        // Its life is over: where it is going it has another.
+        let expires = match message.expires() {
+            Time::NEVER => Time::NEVER,
+            _ if died_of_age => Time::NEVER,
+            expires => expires.max(now + Span::from_millis(1)),
+        };
+        let message = moved(&message, &address, Some(properties), (RetainOp::None, expires), now);
+        let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
+        let draft = Draft { expires_in, ..Draft::of(&message) };
         let route = self.route(&address);
         let is_kept = !matches!(original, Original::Kept { serial: 0, .. });
         let must_arrive = is_kept && self.limits.journal && draft.reliability > Reliability::AtMostOnce;
-        let cause = Cause { must_arrive, ..self.cause_of(None, &route, &draft) };
-        self.spread_caused(&cause, &route, &draft, None, now, fx);
+        let cause = Cause { must_arrive, number: message.publisher(), ..self.cause_of(None, &route, &draft) };
+        self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Kernels, their links, the mail between them and what they write down.
 
+pub use crate::dice::Dice;
 use crate::disk::Disk;
 use crate::slow_mail::SlowMail;
 use std::collections::VecDeque;
@@ -240,6 +241,8 @@ pub struct World {
     pub is_slow: bool,
     pub slow: SlowMail,
     limits: Limits,
+    /// What clients may do, by client and user, after a restart or [`World::renew`].
+    pub access: fn(&str, Option<&str>) -> Access,
     pub out: Out,
     pub disk: Disk,
     clients: u32,
@@ -354,19 +357,6 @@ pub fn headers(user: &[(&str, &str)]) -> Properties {
     Properties { user: user.iter().map(|(name, value)| text(name, value)).collect(), ..Properties::default() }
 }
 
-/// Enough randomness for tests; a seed reproduces a run.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % sides as u64) as usize
-    }
-}
-
 impl World {
     /// One shard, with a journal.
     pub fn new() -> World {
@@ -394,6 +384,7 @@ impl World {
             is_slow: false,
             slow: SlowMail::default(),
             limits,
+            access: |_, _| Access::ALL,
             out: Out::default(),
             disk: Disk::default(),
             clients: 0,
@@ -854,13 +845,18 @@ impl World {
         for (shard, part) in parts.into_iter().enumerate() {
             self.out.shard = shard as u16;
             let (disk, kernel) = (&self.disk, &mut self.kernels[shard]);
-            let access = |_: &str, _: Option<&str>| Access::ALL;
-            kernel.restore(part, &mut |place, len| disk.read(place, len), &access, self.now, &mut self.out);
+            kernel.restore(part, &mut |place, len| disk.read(place, len), &self.access, self.now, &mut self.out);
         }
         self.write();
         self.deliver_mails();
         self.check();
         self.wait(Span::ZERO);
+    }
+
+    /// The rules have changed.
+    pub fn renew(&mut self, access: fn(&str, Option<&str>) -> Access) {
+        self.access = access;
+        (0..self.kernels.len()).for_each(|shard| self.run(shard, |kernel, _, _| kernel.renew_access(access)));
     }
 
     /// How many entries the journal has.

@@ -2,7 +2,10 @@
 
 use crate::world::{Event, World, retained};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
-use thalweg_kernel::{DropReason, WatchEnd, WatchRefused};
+use thalweg_kernel::{
+    BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, QueueLimits, QueueSpec, WatchEnd,
+    WatchRefused,
+};
 
 fn access(rules: Vec<Rule>) -> Access {
     Rules::new(rules, Otherwise::Deny).expect("patterns").compile("client", None)
@@ -91,4 +94,88 @@ fn a_list_holds_only_what_its_reader_may_receive() {
     assert_eq!(world.list(reader, "a/#", 1), Some((first, false)));
     assert_eq!(world.list(reader, "b/#", 100), None);
     assert_eq!(world.list(reader, "a/#/b", 100), None);
+}
+
+/// May see where messages are led to, and of what is led there what began at `a/public`.
+fn narrow() -> Access {
+    access(["$x/to/#", "kept", "a/public"].map(|filter| Rule::allow(Permissions::ALL, filter)).into())
+}
+
+/// Messages of `a/…` are led to the exchange `to`, and `b/…` die and come to the address `kept`.
+fn lay(world: &mut World) {
+    let home = world.kernels.iter().position(Kernel::has_queues).expect("one has them");
+    let admin = world.connect(home).session;
+    let exchange = ExchangeSpec {
+        address: "$x/to",
+        kind: ExchangeKind::Fanout,
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        alternate: None,
+    };
+    let dead_letter = Some(DeadLetter { exchange: "$x/amq.topic".into(), key: Some("kept".into()) });
+    let queue = QueueSpec {
+        address: "$q/tmp",
+        durable: false,
+        exclusive: false,
+        is_named_by_broker: false,
+        auto_delete: false,
+        limits: QueueLimits { dead_letter, messages_max: Some(0), ..QueueLimits::default() },
+    };
+    world.run(home, |kernel, out, now| {
+        kernel.declare_exchange(admin, &exchange, out).expect("it may");
+        kernel.declare_queue(admin, &queue, now, out).expect("it may");
+        for (to, key) in [(BindTo::Exchange("$x/to"), "a.*"), (BindTo::Queue("$q/tmp"), "b.*")] {
+            let spec = BindSpec { exchange: "$x/amq.topic", to, key, arguments: &[] };
+            kernel.bind(admin, &spec, out).expect("it may");
+        }
+    });
+}
+
+#[test]
+fn a_watcher_is_told_only_of_what_it_may_receive_from_where_that_began() {
+    for (depth, expected) in [(1, &["2"][..]), (3, &["1", "2"])] {
+        let mut world = World::new(1);
+        lay(&mut world);
+        let (reader, writer) = (world.connect_with(0, narrow()), world.connect(0));
+        let (watch, _) = world.begin(reader, "$x/to/b", depth);
+        world.say(writer, "$x/to/b", "1");
+        world.say(writer, "$x/to/b", "2");
+        world.events(reader);
+        assert_eq!(world.take_all(watch), expected);
+        // All keys of a fanout exchange are one, but the address is the key's.
+        let (watch, _) = world.begin(reader, "$x/to/a.secret", depth);
+        world.say(writer, "a/secret", "hidden");
+        assert_eq!(world.events(reader), []);
+        assert_eq!(world.take_all(watch), [""; 0]);
+        let (later, value) = world.begin(reader, "$x/to/a.secret", depth);
+        assert_eq!(value, None);
+        world.say(writer, "$x/to/a.secret", "open");
+        world.say(writer, "a/secret", "hidden");
+        let open = if depth == 1 { &[][..] } else { &["open"] };
+        assert_eq!(world.take_all(later), open);
+        assert_eq!(world.take_all(watch), open);
+        let (_, value) = world.begin(writer, "$x/to/a.secret", depth);
+        assert_eq!(value.as_deref(), Some("hidden"));
+    }
+}
+
+#[test]
+fn a_value_is_read_only_by_those_who_may_receive_from_where_it_began() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        lay(&mut world);
+        for shard in 0..usize::from(shards) {
+            world.keep_last(shard, "kept", true);
+        }
+        let writer = world.connect(0);
+        for shard in 0..usize::from(shards) {
+            let (reader, other) = (world.connect_with(shard, narrow()), world.connect(shard));
+            world.say(writer, "kept", "open");
+            assert_eq!(world.read(reader, "kept"), Some(Some("open".into())));
+            world.say(writer, "b/secret", "hidden");
+            assert_eq!(world.read(reader, "kept"), Some(None), "{shard} of {shards}");
+            assert_eq!(world.read(other, "kept"), Some(Some("hidden".into())));
+        }
+    }
 }
