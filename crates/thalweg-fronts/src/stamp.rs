@@ -1,10 +1,11 @@
 //! Stamps as messages carry them: a user property, a header or an option. Whatever they came as, receivers get them as
-//! their own protocol has them: with all who keep user properties the stamp is one of those.
+//! their own protocol has them: with all who keep user properties the stamp is one of those. What receivers get is masked
+//! ([`Kernel::mask_stamp`]), so a message never carries what its publisher sent.
 //!
 //! *Must never know:* a link.
 
 use crate::native;
-use thalweg_kernel::Kernel;
+use thalweg_kernel::{Kernel, SessionId};
 use thalweg_model::{Properties, PropertyValue, STAMP_PROPERTY, Stamp, StampError};
 
 /// A stamp that was found, or what should be one.
@@ -25,6 +26,29 @@ pub(crate) fn carried(properties: &Properties) -> Option<Stamp> {
         return None;
     }
     among(&native::neutral(properties).user)?.ok()
+}
+
+/// Takes the stamp out of a message's properties and puts in its place what receivers may see. Nothing else of that name
+/// stays: receivers would take it for another's stamp.
+pub(crate) fn take(properties: &mut Properties, session: SessionId, kernel: &mut Kernel) -> Option<Stamp> {
+    let found = among(&properties.user)?;
+    let stamp = read(Some(found), kernel);
+    let mut shown = stamp.map(|stamp| kernel.mask_stamp(session, stamp));
+    properties.user.retain_mut(|(name, value)| {
+        if **name != *STAMP_PROPERTY {
+            return true;
+        }
+        let Some(shown) = shown.take() else { return false };
+        *value = PropertyValue::Text(shown.to_string().into());
+        true
+    });
+    stamp
+}
+
+/// The same of a message whose stamp means nothing: nobody repeats it.
+pub(crate) fn remove(mut properties: Properties) -> Option<Properties> {
+    properties.user.retain(|(name, _)| **name != *STAMP_PROPERTY);
+    (!properties.is_empty()).then_some(properties)
 }
 
 /// What a message's publisher meant by it. One that cannot be read is none, and counted.

@@ -22,6 +22,7 @@ use crate::routes::RouteTable;
 use crate::seat_away::SeatsAway;
 use crate::session::{Grants, Meters, Pressure, Session};
 use crate::slab::Slab;
+use crate::stamp_mask::StampKey;
 use crate::subscribe::PendingSubscribe;
 use crate::timers::Timers;
 use crate::transfer::{Destination, LeftInTransfer};
@@ -117,6 +118,8 @@ pub struct Kernel {
     pub(crate) presences: Presences,
     /// Publishers that stamp their messages; only the shard of queues has any.
     pub(crate) publishers: Publishers,
+    /// What hides their numbers from receivers.
+    pub(crate) stamp_key: StampKey,
     /// Messages that were written down or sent to other shards, so that it can be seen whether one was.
     pub(crate) promises: u64,
     /// Bytes of payload that were written down.
@@ -208,6 +211,7 @@ impl Kernel {
             taken_last: 0,
             presences: Presences::default(),
             publishers: Publishers::default(),
+            stamp_key: StampKey::default(),
             promises: 0,
             bytes_written: 0,
             pending: Map::default(),
@@ -230,6 +234,11 @@ impl Kernel {
             accounts,
             random: seed | 1,
         }
+    }
+
+    /// Sets what hides publishers' numbers from receivers, before the first session is opened.
+    pub fn set_stamp_key(&mut self, key: StampKey) {
+        self.stamp_key = key;
     }
 
     /// Replaces the limits; sessions and queues that exceed new ones keep what they have.

@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use thalweg_kernel::StampKey;
 
 /// The secret that the last run kept in `data_dir`, or a new one that is not kept yet.
 pub(crate) fn recall(data_dir: &Path) -> [u8; 32] {
@@ -26,10 +27,16 @@ pub(crate) fn keep(data_dir: &Path, secret: &[u8; 32]) {
     if let Err(error) = write(data_dir, &file, secret) {
         tracing::warn!(
             "data_dir {} is not writable: {error}; the broker runs, but after a restart an attacker can tell which SCRAM \
-             users exist. Make the directory writable for this user, or name another with --data",
+             users exist, and clients do not recognize stamped messages of before. Make the directory writable for this user, or name another with --data",
             data_dir.display()
         );
     }
+}
+
+/// The key that hides publishers' numbers from receivers: the same in each run that recalls the secret.
+pub(crate) fn stamp_key(secret: &[u8; 32]) -> StampKey {
+    let mac = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret), b"stamps");
+    StampKey::new(std::array::from_fn(|at| mac.as_ref()[at]))
 }
 
 fn write(data_dir: &Path, file: &Path, secret: &[u8; 32]) -> io::Result<()> {
@@ -61,6 +68,12 @@ mod tests {
         assert_eq!(recall(&data_dir), secret);
         let mode = fs::metadata(file_in(&data_dir)).expect("it was written").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_key_of_stamps_is_of_the_secret() {
+        let keys = [[1; 32], [2; 32], [1; 32]].map(|secret| stamp_key(&secret));
+        assert!(keys[0] == keys[2] && keys[0] != keys[1]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Server {
             committer = Some((running.clone(), handle));
             journal = Some(running);
         }
-        let shards = start_shards(&config, halves, &vault, pool, &committer, &dtls, &on_failure)
+        let shards = start_shards(&config, halves, &vault, pool, &committer, &dtls, &secret, &on_failure)
             .map_err(|error| one("cannot start the shards' threads", &error))?;
         drop(committer);
         if let Some((parts, reader)) = restored {
@@ -380,9 +380,11 @@ fn views(config: &Config, listening: &[(String, String)]) -> Vec<ListenerView> {
     views
 }
 
-/// Keeps the secret if anything will be derived from it that peers can compare over restarts: the salts of SCRAM.
+/// Keeps the secret if anything will be derived from it that peers can compare over restarts: the salts of SCRAM, and the
+/// stamps of what the journal keeps.
 fn keep_secret(config: &Config, secret: &[u8; 32]) {
-    if config.access.scram && config.access.password_file.is_some() && !config.access.jwt.required {
+    let has_scram = config.access.scram && config.access.password_file.is_some() && !config.access.jwt.required;
+    if has_scram || config.journal.enabled {
         crate::secret::keep(&config.data_dir, secret);
     }
 }
@@ -453,6 +455,7 @@ fn mailboxes(count: usize) -> std::io::Result<Vec<Half>> {
     (0..count).map(half).collect()
 }
 
+#[allow(clippy::too_many_arguments)] // All that shards are made of comes together here.
 fn start_shards(
     config: &Config,
     halves: Vec<Half>,
@@ -460,6 +463,7 @@ fn start_shards(
     pool: Arc<VaultPool>,
     journal: &Option<(Arc<Journal>, CommitterHandle)>,
     dtls: &DtlsAcceptors,
+    secret: &[u8; 32],
     on_failure: &OnFailure,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let count = halves.len();
@@ -479,6 +483,7 @@ fn start_shards(
             shards: mailboxes.clone(),
             door,
             seed,
+            stamp_key: crate::secret::stamp_key(secret),
             commits: Commits::new(journal.clone(), count),
         };
         running.push(threads::spawn(format!("shard-{number}"), on_failure, move || Shard::new(parts).run())?);

@@ -25,6 +25,9 @@ const EXPIRATION_MAX: u64 = u32::MAX as u64;
 /// What a publish asks of its address's last value.
 const RETAIN_HEADER: &str = "x-retain";
 
+/// Headers that no receiver gets as they came: the keys of blind copies, and the publisher's own stamp.
+const HIDDEN: [&str; 2] = ["BCC", STAMP_PROPERTY];
+
 /// Whether a publish is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handled {
@@ -201,12 +204,15 @@ impl Request<'_> {
         if !is_remembered {
             front.resolve(memo, publish, self.kernel)?;
         }
-        let wishes = front.wishes(memo, publish, kind == Kind::Plain, self.kernel)?;
-        let (further, found) = match publish.properties.headers {
-            None => (Vec::new(), None),
-            Some(table) => (front.further_addresses(table, publish, self.kernel)?, stamp_in(table)),
+        let found = publish.properties.headers.and_then(stamp_in);
+        let stamp = stamp::read(found, self.kernel);
+        let shown = stamp.map(|stamp| self.kernel.mask_stamp(self.session, stamp));
+        let wishes = front.wishes(memo, publish, shown, kind == Kind::Plain, self.kernel)?;
+        let further = match publish.properties.headers {
+            None => Vec::new(),
+            Some(table) => front.further_addresses(table, publish, self.kernel)?,
         };
-        let wishes = Wishes { stamp: stamp::read(found, self.kernel), ..wishes };
+        let wishes = Wishes { stamp, ..wishes };
         self.links.mark(Mark::FrontIn);
         let mut outcome = self.publish_to(memo, wishes, publish, &further, kind);
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
@@ -307,7 +313,14 @@ impl AmqpFront {
 
     /// What the properties ask for; keeps them in the memo if they have to travel.
     #[inline]
-    fn wishes(&self, memo: &mut Memo, publish: &Publish<'_>, is_plain: bool, kernel: &Kernel) -> Result<Wishes, Fault> {
+    fn wishes(
+        &self,
+        memo: &mut Memo,
+        publish: &Publish<'_>,
+        shown: Option<Stamp>,
+        is_plain: bool,
+        kernel: &Kernel,
+    ) -> Result<Wishes, Fault> {
         let p = &publish.properties;
         if publish.immediate {
             return Err(Fault::new(ReplyCode::NotImplemented, "immediate=true"));
@@ -346,17 +359,18 @@ impl AmqpFront {
         if p.headers.is_none() && p.reply_to.is_none() {
             memo.keep(publish.header);
         } else {
-            self.keep_rewritten(memo, publish)?;
+            self.keep_rewritten(memo, publish, shown)?;
             wishes.retain = p.headers.map_or(RetainOp::None, retain_of);
             if kernel.compares_headers() {
-                memo.properties.user = properties::decode(publish.header).user;
+                let kept = memo.properties.native.as_ref().map_or(publish.header, |native| &native.bytes);
+                memo.properties.user = properties::decode(kept).user;
             }
         }
         Ok(wishes)
     }
 
     /// Keeps a content header, without what its receivers must not see and with what they can use.
-    fn keep_rewritten(&self, memo: &mut Memo, publish: &Publish<'_>) -> Result<(), Fault> {
+    fn keep_rewritten(&self, memo: &mut Memo, publish: &Publish<'_>, shown: Option<Stamp>) -> Result<(), Fault> {
         let p = &publish.properties;
         let mut header = None;
         if p.reply_to == Some(names::DIRECT_REPLY) {
@@ -368,9 +382,9 @@ impl AmqpFront {
             // Others find it by its address, which is not where the default tenant's would be.
             memo.properties.reply_to = Some(names::reply_address(&self.tenant, key).into());
         }
-        if p.headers.is_some_and(|table| table.get("BCC").is_some()) {
+        if p.headers.is_some_and(|table| HIDDEN.iter().any(|name| table.get(name).is_some())) {
             let whole = header.take().unwrap_or_else(|| publish.header.to_vec());
-            header = Some(without_bcc(whole));
+            header = Some(without_hidden(whole, shown));
         }
         memo.keep(header.as_deref().unwrap_or(publish.header));
         Ok(())
@@ -469,15 +483,19 @@ fn with_reply_to(header: &[u8], properties: &BasicProperties<'_>, queue: &str) -
     rewritten
 }
 
-/// The content header without the keys that the other receivers must not see.
-fn without_bcc(header: Vec<u8>) -> Vec<u8> {
+/// The content header without what receivers must not see, and with the stamp that they may see.
+fn without_hidden(header: Vec<u8>, shown: Option<Stamp>) -> Vec<u8> {
     let Some(table) = BasicProperties::of_header(&header).ok().and_then(|properties| properties.headers) else {
         return header;
     };
     let old = table.as_bytes();
     let at = (old.as_ptr() as usize).wrapping_sub(header.as_ptr() as usize);
     let mut entries = Vec::with_capacity(old.len());
-    TableWriter::new(&mut entries).copy(table, |name| name != "BCC");
+    let mut writer = TableWriter::new(&mut entries);
+    writer.copy(table, |name| !HIDDEN.contains(&name));
+    if let Some(shown) = shown {
+        writer.str(STAMP_PROPERTY, &shown.to_string());
+    }
     let (Some(before), Some(after), Ok(len)) =
         (header.get(..at.wrapping_sub(4)), header.get(at.wrapping_add(old.len())..), u32::try_from(entries.len()))
     else {
@@ -523,7 +541,8 @@ mod tests {
             let table = [&(entries.len() as u32).to_be_bytes()[..], &entries].concat();
             header(1 << 15 | 1 << 13 | 1 << 3, &[short("text/plain"), table, short("app")])
         };
-        assert_eq!(without_bcc(with(&["CC", "BCC", "x"])), with(&["CC", "x"]));
+        assert_eq!(without_hidden(with(&["CC", "BCC", "x"]), None), with(&["CC", "x"]));
+        assert_eq!(without_hidden(with(&["x", STAMP_PROPERTY, "BCC"]), None), with(&["x"]));
     }
 
     #[test]

@@ -87,7 +87,10 @@ impl<S: Side> Handler<S> {
         let format = content_format(request);
         self.check_topic(address, format, scene)?;
         let stamp = stamp::read(wishes.stamp, scene.kernel);
-        let of_few = if wishes.has_user_properties || stamp.is_some() { properties_of(wishes, request) } else { None };
+        let of_few = match wishes.has_user_properties || stamp.is_some() {
+            true => properties_of(wishes, request, stamp, scene),
+            false => None,
+        };
         if of_few.is_none() && format.is_some() && self.memo.0 != format {
             self.memo.0 = format;
             self.memo.1.content_type = format.map(|format| media_type_of(format).into());

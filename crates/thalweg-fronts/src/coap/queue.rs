@@ -14,7 +14,7 @@ use super::waiting::{KeptPut, Waiting};
 use crate::stamp;
 use thalweg_coap::{Block, Code, ExchangeId, Response, Value, option};
 use thalweg_kernel::{Draft, Outcome, Refusal, TakenId, Ticket, Verdict, queue_address};
-use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, STAMP_PROPERTY, Span, Time};
+use thalweg_model::{Message, Properties, PropertyValue, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, Time};
 
 impl<S: Side> Handler<S> {
     pub(super) fn on_queue(&mut self, name: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
@@ -29,7 +29,8 @@ impl<S: Side> Handler<S> {
     fn put_into(&mut self, queue: &str, request: &Request<'_>, scene: &mut Scene<'_>) -> Done {
         let wishes = Wishes::read(&request.options)?;
         self.check_rate(request, scene.now)?;
-        let properties = properties_of(&wishes, request);
+        let stamp = stamp::read(wishes.stamp, scene.kernel);
+        let properties = properties_of(&wishes, request, stamp, scene);
         let draft = Draft {
             address: queue,
             payload: request.payload,
@@ -40,10 +41,9 @@ impl<S: Side> Handler<S> {
             properties: properties.as_ref(),
             ticket: 0,
             native: None,
-            stamp: stamp::read(wishes.stamp, scene.kernel),
+            stamp,
         };
         let (reliability, expires_in, priority) = (draft.reliability, draft.expires_in, draft.priority);
-        let stamp = draft.stamp;
         let (batch, outcome) = self.publish_for(request.identity, request.session, draft, scene);
         if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
             return self.after_put_into(request.exchange, batch, outcome, scene);
@@ -179,19 +179,26 @@ impl<S: Side> Handler<S> {
     }
 }
 
-/// What a request says of its message beside the payload.
-pub(super) fn properties_of(wishes: &Wishes<'_>, request: &Request<'_>) -> Option<Properties> {
+/// What a request says of its message beside the payload; its stamp as receivers may see it.
+pub(super) fn properties_of(
+    wishes: &Wishes<'_>,
+    request: &Request<'_>,
+    stamp: Option<Stamp>,
+    scene: &Scene<'_>,
+) -> Option<Properties> {
     let format = content_format(request);
-    let stamp = wishes.stamp.and_then(Result::ok);
     if format.is_none() && !wishes.has_user_properties && stamp.is_none() {
         return None;
     }
     let property = |(name, value): (&str, &str)| (name.into(), PropertyValue::Text(value.into()));
-    // To receivers it is one of the user properties, as it is for publishers who have such.
-    let others = user_properties(&request.options).filter(|(name, _)| stamp.is_none() || *name != STAMP_PROPERTY);
+    // To receivers it is one of the user properties, as it is for publishers who have such; and nothing else is.
+    let others = user_properties(&request.options).filter(|(name, _)| *name != STAMP_PROPERTY);
     let mut user: Vec<_> = others.map(property).collect();
-    user.extend(stamp.map(|stamp| (STAMP_PROPERTY.into(), PropertyValue::Text(stamp.to_string().into()))));
-    Some(Properties { content_type: format.map(|format| media_type_of(format).into()), user, ..Properties::default() })
+    let shown = stamp.map(|stamp| scene.kernel.mask_stamp(request.session, stamp).to_string());
+    user.extend(shown.map(|stamp| (STAMP_PROPERTY.into(), PropertyValue::Text(stamp.into()))));
+    let content_type = format.map(|format| media_type_of(format).into());
+    let properties = Properties { content_type, user, ..Properties::default() };
+    (!properties.is_empty()).then_some(properties)
 }
 
 /// How surely a request wants its message delivered.

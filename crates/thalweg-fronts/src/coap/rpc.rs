@@ -9,6 +9,7 @@ use super::queue::{expiry_of, properties_of, reliability_of};
 use super::representation::format_of;
 use super::resource::{Reserved, Wishes, reserved};
 use super::side::Side;
+use crate::stamp;
 use std::collections::VecDeque;
 use thalweg_coap::{Code, Response, Value, option};
 use thalweg_kernel::{Draft, Outcome};
@@ -104,7 +105,9 @@ impl<S: Side> Handler<S> {
             return Err(Answer::later(Code::SERVICE_UNAVAILABLE, 1, "answers cannot come back yet"));
         };
         let call = self.calls.insert(request.exchange, scene.now + self.settings.rpc_timeout);
-        let mut properties = properties_of(&wishes, request).unwrap_or_default();
+        // It tells a receiver what is repeated, and us nothing: the answer is what the caller waits for.
+        let stamp = stamp::read(wishes.stamp, scene.kernel);
+        let mut properties = properties_of(&wishes, request, stamp, scene).unwrap_or_default();
         properties.reply_to = Some(desk.reply_address(self.link, call).into());
         properties.correlation = Some(call.to_be_bytes().into());
         let draft = Draft {

@@ -2,7 +2,7 @@
 
 use super::{MqttFront, State};
 use crate::link::Links;
-use crate::{LoginAsk, mqtt::publish::properties_of};
+use crate::{LoginAsk, mqtt::publish::properties_of, stamp};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home};
 use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span, Time};
@@ -140,7 +140,7 @@ impl MqttFront {
                     },
                     delay: Span::from_secs(u64::from(will.delay_secs)),
                     expires_in: will.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs))),
-                    properties: properties_of(&will.properties).map(Box::new),
+                    properties: properties_of(&will.properties).and_then(stamp::remove).map(Box::new),
                 })
             }),
             wants_response_information: connect.request_response_info,

@@ -56,14 +56,14 @@ impl MqttFront {
             return MqttFront::on_load_publish(links, id, publish, now, kernel);
         }
         let dialect = front.dialect();
-        let of_few;
+        let mut of_few;
         let (properties, expires_in, stamp) = if publish.properties.is_empty() {
             (None, None, None)
         } else {
             of_few = properties_of(&publish.properties);
             let expires_in = publish.properties.message_expiry().map(|secs| Span::from_secs(u64::from(secs)));
-            let found = of_few.as_ref().and_then(|properties| stamp::among(&properties.user));
-            (of_few.as_ref(), expires_in, stamp::read(found, kernel))
+            let stamp = of_few.as_mut().and_then(|properties| stamp::take(properties, session, kernel));
+            (of_few.as_ref().filter(|properties| !properties.is_empty()), expires_in, stamp)
         };
         let draft = Draft {
             address: publish.topic.as_str(),

@@ -10,7 +10,7 @@ use crate::stamp;
 use thalweg_kernel::{
     Draft, Gathered, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address, queue_address,
 };
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Reliability, Span, Stamp, Time};
 use thalweg_stomp::{Destination, SendFrame};
 
 /// Whether a frame is done with.
@@ -87,7 +87,8 @@ impl StompFront {
             Some(target) if target.destination == *send.destination => target,
             other => StompFront::find_target(links, id, session, send, other, now, kernel)?,
         };
-        let published = StompFront::publish_to(links, id, session, send, &said, &target, now, kernel);
+        let stamp = stamp::take(&mut said.properties, session, kernel);
+        let published = StompFront::publish_to(links, id, session, send, &said, stamp, &target, now, kernel);
         if let Some(front) = StompFront::of(links, id) {
             front.target = Some(target);
         }
@@ -101,11 +102,11 @@ impl StompFront {
         session: SessionId,
         send: &SendFrame<'_>,
         said: &Said<'_>,
+        stamp: Option<Stamp>,
         target: &Target,
         now: Time,
         kernel: &mut Kernel,
     ) -> Result<Handled, Trouble> {
-        let stamp = stamp::read(stamp::among(&said.properties.user), kernel);
         let is_waited_for = said.is_persistent || send.receipt.is_some() || send.transaction.is_some();
         let draft = || Draft {
             address: &target.address,

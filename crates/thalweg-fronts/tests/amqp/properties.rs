@@ -298,3 +298,40 @@ fn a_queue_that_is_bound_with_the_wish_for_them_gets_last_values_first() {
         assert_eq!(world.get(who, queue).as_ref().map(|got| got.text()), expected, "{queue}");
     }
 }
+
+#[test]
+fn what_receivers_see_of_a_stamp_is_of_no_use_to_publish_under() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.device("d"));
+    world.declare(who, "q");
+    world.bind(who, "q", "amq.topic", "a");
+    world.device_subscribes(device, "a");
+    let says = |world: &mut World, stamp: &str| {
+        let mut buffer = Vec::new();
+        let mut writer = TableWriter::new(&mut buffer);
+        writer.str("first", "1").str("x-stamp", stamp).value("number", FieldValue::I16(-7));
+        let properties =
+            BasicProperties { headers: Some(writer.finish()), app_id: Some("app"), ..BasicProperties::default() };
+        world.publish_with(who, &to_topics("a"), &properties, "m");
+        let of_device = world
+            .device_got(device)
+            .first()
+            .map(|got| got.user.iter().find(|(name, _)| name == "x-stamp").expect("it is shown").1.clone());
+        let got = world.get(who, "q");
+        let of_queue = got.map(|got| {
+            assert_eq!((got.properties().app_id, got.header_text("first").as_deref()), (Some("app"), Some("1")));
+            assert_eq!(got.headers().get("number"), Some(FieldValue::I16(-7)), "what else was said stays as it was");
+            got.header_text("x-stamp").expect("it is shown")
+        });
+        assert_eq!(of_queue, of_device);
+        of_queue
+    };
+    let seen = says(&mut world, "abc-1").expect("it arrives");
+    let (number, sequence) = seen.split_once('-').expect("it is a stamp");
+    assert_eq!((number == "abc", sequence), (false, "1"));
+    let forged = says(&mut world, &format!("{number}-ffffffff")).expect("it arrives");
+    assert!(!forged.starts_with(number), "nobody can speak as the publisher");
+    assert_eq!(says(&mut world, "abc-2"), Some(format!("{number}-2")), "the publisher's next message arrives");
+    assert_eq!(says(&mut world, "abc-2"), None, "and is still taken once");
+    assert!(says(&mut world, "abc-3").is_some());
+}

@@ -5,7 +5,7 @@ use thalweg_coap::{Kind, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
-use thalweg_model::Span;
+use thalweg_model::{STAMP_OPTION, Span, Stamp};
 use thalweg_mqtt::{PublishOut, QoS};
 
 #[test]
@@ -388,4 +388,43 @@ fn errors_say_what_is_the_matter() {
     assert_eq!(words, "the value has another Content-Format");
     let words = ask(&mut world, "CON PUT /ps/data/a if-none-match : x").1;
     assert_eq!(words, "the value is not what If-Match or If-None-Match asks for");
+}
+
+#[test]
+fn what_receivers_see_of_a_stamp_is_of_no_use_to_publish_under() {
+    let mut world = World::new();
+    let (sensor, app) = (world.peer(), world.mqtt("app"));
+    world.mqtt_subscribe(app, "#");
+    let says = |world: &mut World, line: &str| {
+        world.says(sensor, line);
+        let shown: Vec<String> =
+            world.mqtt_messages(app).into_iter().flat_map(|got| got.user).map(|(_, value)| value).collect();
+        world.lines(sensor);
+        shown
+    };
+    let stamp = |number: u64, sequence: &str| format!("stamp={number:016x}{sequence}");
+    for way in ["PUT /ps/data/a", "POST /q/work", "POST /rpc/ask"] {
+        let seen = says(&mut world, &format!("CON {way} {} : x", stamp(0xabc, "01")));
+        let [seen] = &seen[..] else {
+            // What waits in a queue is not seen by who subscribes.
+            assert_eq!((way, &seen[..]), ("POST /q/work", &[][..]));
+            continue;
+        };
+        let (number, sequence) = seen.split_once('-').expect("it is a stamp");
+        assert_eq!((number == "abc", sequence), (false, "1"), "{way}");
+        let number = u64::from_str_radix(number, 16).expect("hexadecimal");
+        let forged = says(&mut world, &format!("CON {way} {} : x", stamp(number, "ffffffff")));
+        assert!(!forged[0].starts_with(&format!("{number:x}")), "{way}: nobody can speak as the publisher");
+        let again = says(&mut world, &format!("CON {way} {} : x", stamp(0xabc, "02")));
+        assert_eq!(again, [format!("{number:x}-2")], "{way}");
+    }
+    // Nor as a user property, which receivers of MQTT would take for a stamp.
+    assert_eq!(says(&mut world, "CON PUT /ps/data/a?h.x-stamp=abc-7&h.unit=C : x"), ["C"]);
+    // An observer sees what others see.
+    let of_app = says(&mut world, &format!("CON PUT /ps/data/a {} : x", stamp(0xabc, "03")));
+    world.says(sensor, "CON GET /ps/data/a");
+    let shown =
+        world.one(sensor).options.iter().find(|(number, _)| *number == STAMP_OPTION).map(|(_, value)| value.clone());
+    let shown = Stamp::from_bytes(&shown.expect("it is shown")).expect("it is a stamp");
+    assert_eq!([shown.to_string()], of_app[..]);
 }

@@ -143,6 +143,7 @@ pub fn request_with(line: &str, payload: Option<&[u8]>, id: u16, token: &[u8]) -
             "block2" => (option::BLOCK2, block(value)),
             "host" => (option::URI_HOST, value.as_bytes().to_vec()),
             "port" => (option::URI_PORT, uint()),
+            "stamp" => (thalweg_model::STAMP_OPTION, hex().collect()),
             "no-response" => (option::NO_RESPONSE, uint()),
             "proxy" => (option::PROXY_URI, value.as_bytes().to_vec()),
             other => panic!("no option: {other}"),

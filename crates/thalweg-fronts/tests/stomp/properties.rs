@@ -152,3 +152,39 @@ fn nobody_speaks_in_anothers_name() {
     assert_eq!(message, "precondition_failed");
     assert!(body.contains("user_id property set to 'anna'"), "{body}");
 }
+
+#[test]
+fn what_receivers_see_of_a_stamp_is_of_no_use_to_publish_under() {
+    let mut world = World::new();
+    let (victim, reader, device) = (world.connect(), world.connect(), world.mqtt("device"));
+    world.listen(reader, "1", "/topic/a");
+    world.mqtt_subscribe(device, "a");
+    let says = |world: &mut World, text: &str, stamp: &str| {
+        world.send_headers(victim, "/topic/a", text, &[("x-stamp", stamp)]);
+        let of_device = world.mqtt_properties(device).0.to_vec();
+        (world.messages(reader).iter().map(|got| got.header("x-stamp").map(str::to_owned)).next(), of_device)
+    };
+    let (Some(Some(seen)), of_device) = says(&mut world, "1", "abc-1") else { panic!("it is shown") };
+    assert_eq!(of_device, [("x-stamp".to_owned(), seen.clone())], "MQTT sees what STOMP sees");
+    let (number, sequence) = seen.split_once('-').expect("it is a stamp");
+    assert_eq!((number == "abc", sequence), (false, "1"));
+    // The reader has the same user: it uses up what it takes for the publisher's sequences.
+    world.send_headers(reader, "/topic/a", "forged", &[("x-stamp", &format!("{number}-ffffffff"))]);
+    let forged = world.message(reader);
+    assert!(!forged.header("x-stamp").expect("it is shown").starts_with(number), "nor can it speak as the publisher");
+    let again = format!("{number}-2");
+    assert_eq!(says(&mut world, "2", "abc-2").0, Some(Some(again)), "the publisher's next message arrives");
+    assert_eq!(says(&mut world, "2", "abc-2").0, None, "and is still taken once");
+}
+
+#[test]
+fn what_is_no_stamp_is_not_passed_on_as_one() {
+    let mut world = World::new();
+    let (who, device) = (world.connect(), world.mqtt("device"));
+    world.listen(who, "1", "/topic/a");
+    let pairs = Pairs(&[("x-stamp", "damaged"), ("colour", "red"), ("x-stamp", "abc-5")]);
+    let publish = PublishOut { topic: "a", payload: b"x", user: Some(&pairs), ..PublishOut::default() };
+    world.mqtt_publish(device, &publish);
+    let got = world.message(who);
+    assert_eq!((got.header("x-stamp"), got.header("colour")), (None, Some("red")));
+}

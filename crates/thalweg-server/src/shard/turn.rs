@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg_fronts::{Front, Links, LoginAnswer};
-use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, Pressure, ShardId};
+use thalweg_kernel::{CloseReason, Effects, Kernel, LinkId, Pressure, ShardId, StampKey};
 use thalweg_model::{Span, Time};
 
 /// The mailbox's token; connections have their link's number.
@@ -109,6 +109,7 @@ pub(crate) struct Parts {
     pub(crate) shards: Vec<Mailbox>,
     pub(crate) door: Door,
     pub(crate) seed: u64,
+    pub(crate) stamp_key: StampKey,
     pub(crate) commits: Commits,
 }
 
@@ -122,13 +123,15 @@ impl Shard {
 
     /// Made on its own thread: the kernel's routes are not `Send`.
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, settings, poll, mail, sleeping, shards, door, seed, commits } = parts;
+        let Parts { id, settings, poll, mail, sleeping, shards, door, seed, stamp_key, commits } = parts;
         let count = shards.len() as u16;
+        let mut kernel = Kernel::new(settings.kernel.clone(), id, count, seed);
+        kernel.set_stamp_key(stamp_key);
         let mut links = Links::new(settings.links);
         links.set_batch_bytes_max(settings.frame_bytes_max);
         Shard {
             id,
-            kernel: Kernel::new(settings.kernel.clone(), id, count, seed),
+            kernel,
             links,
             settings,
             poll,
