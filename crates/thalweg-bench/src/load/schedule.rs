@@ -54,6 +54,14 @@ pub enum Sizes {
 }
 
 impl Sizes {
+    /// Their mean, rounded down; 0 of none.
+    pub fn mean(&self) -> u64 {
+        match self {
+            Sizes::Fixed(size) => u64::from(*size),
+            Sizes::Listed(sizes) => sizes.iter().map(|size| u64::from(*size)).sum::<u64>() / sizes.len().max(1) as u64,
+        }
+    }
+
     /// The largest.
     pub fn max(&self) -> u32 {
         match self {

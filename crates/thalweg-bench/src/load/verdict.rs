@@ -1,6 +1,6 @@
 //! Whether a trial counts: EXPERIMENTS 4, "Validity".
 
-use crate::cell::Standing;
+use crate::cell::{Cell, Load, Row, Standing};
 
 /// What a verdict rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -9,8 +9,12 @@ pub struct Evidence {
     pub intended: u64,
     /// Of those, sent.
     pub sent: u64,
-    /// Of those, received by anybody.
+    /// Copies of those that were sent, for all subscribers.
+    pub expected: u64,
+    /// Copies that were received.
     pub delivered: u64,
+    /// It was sent as fast as it went.
+    pub is_flood: bool,
     /// Of those that were due, not taken by the driver at once because the broker did not take more.
     pub held_back: u64,
     /// 99th percentile of how late messages were first tried, nanoseconds; none without a schedule.
@@ -47,6 +51,9 @@ pub fn judge(evidence: &Evidence) -> Standing {
             evidence.sent
         ));
     }
+    if let Some(why) = not_arrived(evidence.expected, evidence.delivered).filter(|_| evidence.is_flood) {
+        return Standing::Invalid(why);
+    }
     if let Some(lag) = evidence.lag_p99 {
         let limit = evidence.period.map_or(LAG_MAX, |period| LAG_MAX.max((period / 10.0) as u64));
         if lag > limit {
@@ -79,6 +86,23 @@ pub fn judge(evidence: &Evidence) -> Standing {
     Standing::Valid
 }
 
+/// The standing of a stored trial by the rules of today, as far as its row can tell: a flood that did not arrive has neither
+/// a rate nor a latency.
+pub fn of_stored(cell: &Cell, row: &Row) -> Standing {
+    let is_flood = matches!(cell.load, Load::Flood { .. });
+    match (&row.standing, not_arrived(row.expected, row.delivered)) {
+        (Standing::Valid, Some(why)) if is_flood => Standing::Invalid(why),
+        (standing, _) => standing.clone(),
+    }
+}
+
+fn not_arrived(expected: u64, delivered: u64) -> Option<String> {
+    let is_all = delivered as f64 >= ARRIVED_MIN * expected as f64;
+    (!is_all).then(|| format!("a flood of {expected} copies of which {delivered} arrived before the end of the drain"))
+}
+
+/// Of a flood's copies.
+const ARRIVED_MIN: f64 = 0.99;
 /// Of what was intended.
 const ACHIEVED_MIN: f64 = 0.99;
 /// Nanoseconds.
@@ -93,7 +117,9 @@ mod tests {
     const GOOD: Evidence = Evidence {
         intended: 1000,
         sent: 1000,
+        expected: 1000,
         delivered: 1000,
+        is_flood: false,
         held_back: 0,
         lag_p99: Some(200_000),
         period: Some(1e6),
@@ -122,9 +148,12 @@ mod tests {
         assert!(matches!(judge(&Evidence { overflow: 1, ..GOOD }), Standing::Invalid(_)));
         assert!(matches!(judge(&Evidence { intended: 0, ..GOOD }), Standing::Invalid(_)));
         assert!(matches!(judge(&Evidence { emulator_full: true, ..GOOD }), Standing::Invalid(_)));
-        let flood = Evidence { lag_p99: None, period: None, ..GOOD };
-        assert_eq!(judge(&Evidence { delivered: 1, ..flood }), Standing::Valid);
-        assert!(matches!(judge(&Evidence { delivered: 0, ..flood }), Standing::Invalid(_)));
+        let closed = Evidence { lag_p99: None, period: None, ..GOOD };
+        assert_eq!(judge(&Evidence { delivered: 1, ..closed }), Standing::Valid);
+        assert!(matches!(judge(&Evidence { delivered: 0, ..closed }), Standing::Invalid(_)));
+        let flood = Evidence { is_flood: true, ..closed };
+        assert_eq!(judge(&Evidence { delivered: 990, ..flood }), Standing::Valid);
+        assert!(matches!(judge(&Evidence { delivered: 989, ..flood }), Standing::Invalid(_)));
         assert_eq!(judge(&Evidence { delivered: 0, ..GOOD }), Standing::Valid);
     }
 

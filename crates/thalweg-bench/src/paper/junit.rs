@@ -37,7 +37,7 @@ impl Case {
         let end = match ruling {
             Ruling::Reproduced | Ruling::Under(_) => End::Passed,
             Ruling::Not(why) => End::Failed(why.clone()),
-            Ruling::NotMeasured => End::Skipped("not measured".to_owned()),
+            Ruling::NotJudged(_) | Ruling::NotMeasured => End::Skipped(ruling.words()),
         };
         Case { suite: suite.to_owned(), name, seconds: 0.0, end }
     }

@@ -85,7 +85,7 @@ impl Part {
         }
         let shapes = studies
             .iter()
-            .flat_map(|study| study.shapes(&input.groups).into_iter().map(move |shape| (*study, shape)))
+            .flat_map(|study| study.shapes(&input.groups, &input.trials).into_iter().map(move |shape| (*study, shape)))
             .collect();
         let figures = figures::all(&input);
         Part { input, studies, shapes, figures }

@@ -244,7 +244,8 @@ fn class_of(cell: &str) -> &'static str {
         _ if cell.starts_with("not reproduced") || cell.starts_with("above") || cell.starts_with("invalid") => {
             " class=\"no\""
         }
-        _ if cell.starts_with("reproduced under") || cell.starts_with("not measured") => " class=\"so\"",
+        _ if cell.starts_with("reproduced under") => " class=\"so\"",
+        _ if cell.starts_with("not measured") || cell.starts_with("not judged") => " class=\"grey\"",
         _ if cell.starts_with("reproduced") || cell == "held" => " class=\"yes\"",
         "-" | "" => " class=\"none\"",
         _ if cell.chars().count() > UNCUT_MAX => " class=\"long\"",
@@ -266,7 +267,7 @@ linear-gradient(270deg,var(--ground) 30%,transparent) 100% 0,linear-gradient(90d
 linear-gradient(270deg,var(--quiet),transparent) 100% 0;background-repeat:no-repeat;\
 background-size:3em 100%,3em 100%,.6em 100%,.6em 100%;background-attachment:local,local,scroll,scroll}table{border-collapse:collapse;margin:1em 0;font-size:13px}\
 table:not(.cards) td:not(.long){white-space:nowrap}table:not(.cards) td.long{min-width:20em}th,td{border:1px solid var(--faint);padding:.25em .6em;text-align:left;vertical-align:top}th{background:var(--faint)}\
-td.yes{background:#1a9e5433}td.no{background:#d5402a40}td.so{background:#e0a80040}figure{margin:1.2em 0}\
+td.yes{background:#1a9e5433}td.no{background:#d5402a40}td.so{background:#e0a80040}td.grey{background:#88888838;color:var(--quiet)}figure{margin:1.2em 0}\
 figcaption{font-size:13px;color:var(--quiet);overflow-wrap:anywhere}figcaption code{font-size:11.5px}\
 figcaption code span{display:inline-block;max-width:100%}\
 svg{max-width:100%;height:auto}pre{overflow-x:auto;font-size:13px;background:var(--faint);padding:.6em}\

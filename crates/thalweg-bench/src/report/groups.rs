@@ -91,6 +91,29 @@ impl<'g> Group<'g> {
     }
 }
 
+impl Stat {
+    /// Whether this mean is above (`Some(true)`) or below another beyond both intervals; none where the intervals overlap or
+    /// one of them is not known.
+    pub fn is_above(&self, other: &Stat) -> Option<bool> {
+        let apart = (self.mean - other.mean).abs() > self.half + other.half;
+        apart.then_some(self.mean > other.mean)
+    }
+
+    /// The same, but by the means alone where one of them is of a single repeat.
+    pub fn exceeds(&self, other: &Stat) -> Option<bool> {
+        match self.count.min(other.count) {
+            0 | 1 => Some(self.mean > other.mean),
+            _ => self.is_above(other),
+        }
+    }
+
+    /// The same mean and interval, multiplied.
+    pub fn times(&self, factor: f64) -> Stat {
+        let range = (self.range.0 * factor, self.range.1 * factor);
+        Stat { mean: self.mean * factor, half: self.half * factor, range, count: self.count }
+    }
+}
+
 impl fmt::Display for Stat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.half.is_nan() {
@@ -128,6 +151,15 @@ mod tests {
         assert_eq!((stat.count, stat.mean, stat.range), (2, 0.8, (0.3, 1.3)));
         assert!(groups.get("core", "S1", "d=10.44ms", "score").is_none());
         assert_eq!(groups.parts(), ["core"]);
+    }
+
+    #[test]
+    fn means_are_apart_only_beyond_both_intervals() {
+        let stat = |mean, half| Stat { mean, half, range: (mean, mean), count: 3 };
+        assert_eq!(stat(10.0, 2.0).is_above(&stat(5.0, 2.0)), Some(true));
+        assert_eq!(stat(5.0, 2.0).is_above(&stat(10.0, 2.0)), Some(false));
+        assert_eq!(stat(10.0, 3.0).is_above(&stat(5.0, 2.0)), None);
+        assert_eq!(stat(10.0, f64::NAN).is_above(&stat(5.0, 2.0)), None, "one repeat has no interval");
     }
 
     #[test]

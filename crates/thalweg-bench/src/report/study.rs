@@ -28,6 +28,8 @@ pub enum Ruling {
     Under(String),
     /// It did not, and why.
     Not(String),
+    /// It was measured, and the data do not tell; why.
+    NotJudged(String),
     /// There is nothing to judge.
     NotMeasured,
 }
@@ -39,6 +41,7 @@ impl Ruling {
             Ruling::Reproduced => "reproduced".to_owned(),
             Ruling::Under(condition) => format!("reproduced under a condition: {condition}"),
             Ruling::Not(why) => format!("not reproduced: {why}"),
+            Ruling::NotJudged(why) => format!("not judged: {why}"),
             Ruling::NotMeasured => "not measured".to_owned(),
         }
     }
@@ -49,6 +52,7 @@ impl Ruling {
             Ruling::Reproduced => "reproduced",
             Ruling::Under(_) => "under-condition",
             Ruling::Not(_) => "not",
+            Ruling::NotJudged(_) => "not-judged",
             Ruling::NotMeasured => "not-measured",
         }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cell::{Cell, Row};
+use crate::load::verdict;
 
 /// A folder of results.
 #[derive(Clone, Debug)]
@@ -43,7 +44,8 @@ pub fn trials(folder: &Path) -> io::Result<Vec<(Cell, Row)>> {
         let line: Line = serde_json::from_str(line).map_err(|error| {
             io::Error::other(format!("{}/cells.jsonl: line {}: {error}", folder.display(), number + 1))
         })?;
-        trials.push((line.cell, line.row));
+        let standing = verdict::of_stored(&line.cell, &line.row);
+        trials.push((line.cell, Row { standing, ..line.row }));
     }
     Ok(trials)
 }

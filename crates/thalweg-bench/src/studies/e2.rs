@@ -280,36 +280,42 @@ fn error_ms(group: &Group) -> f64 {
 }
 
 fn crossing(column: Column<'_>) -> Found {
-    let pair = |loss| Some((column.delay("MQTT QoS 1", loss)?.mean, column.delay("CoAP CON", loss)?.mean));
+    let pair = |loss| Some((column.delay("MQTT QoS 1", loss)?, column.delay("CoAP CON", loss)?));
     let (Some(none), Some(much)) = (pair(0.0), pair(25.0)) else { return Found::nothing() };
-    let words = |(mqtt, coap): (f64, f64)| format!("MQTT {}, CoAP {} ms", short(mqtt), short(coap));
+    let words = |(mqtt, coap): (Stat, Stat)| format!("MQTT {}, CoAP {} ms", short(mqtt.mean), short(coap.mean));
     let mut figures = format!("0 %: {}; 25 %: {}", words(none), words(much));
     // Under which conditions CoAP is quicker, and under which it is not.
-    let (mut quicker, mut slower) = (Vec::new(), Vec::new());
-    let mut weigh = |condition: String, found: (f64, f64)| {
-        if found.1 < found.0 { quicker.push(condition) } else { slower.push(condition) }
+    let (mut quicker, mut slower, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut weigh = |condition: String, (mqtt, coap): (Stat, Stat)| match mqtt.exceeds(&coap) {
+        Some(true) => quicker.push(condition),
+        Some(false) => slower.push(condition),
+        None => open.push(format!("{condition}: the intervals overlap")),
     };
     let waits = if column.is_ours { "waits that follow the round trip" } else { "RFC 7252's waits" };
     weigh(format!("{waits}, 25 %"), much);
     for loss in [20.0, 25.0] {
-        let variant = |way, axis| Some(column.variant(way, axis, loss)?.mean_ms()?.mean);
+        let variant = |way, axis| column.variant(way, axis, loss)?.mean_ms();
         if let (Some(tcp), Some(coap)) = (variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate")) {
             figures.push_str(&format!("; {loss} %, one flow of 10/s: {}", words((tcp, coap))));
             weigh(format!("one flow of 10/s, {loss} %"), (tcp, coap));
         }
         if let (Some(tcp), Some(coap)) = (column.delay("MQTT QoS 1", loss), variant("CoAP CON", "timer")) {
-            figures.push_str(&format!("; {loss} %, a broker with RFC 7252's waits: CoAP {} ms", short(coap)));
-            weigh(format!("a broker with RFC 7252's waits, {loss} %"), (tcp.mean, coap));
+            figures.push_str(&format!("; {loss} %, a broker with RFC 7252's waits: CoAP {} ms", short(coap.mean)));
+            weigh(format!("a broker with RFC 7252's waits, {loss} %"), (tcp, coap));
         }
     }
     let mut faults = Vec::new();
-    if none.0 > none.1 + MARGIN_MS {
-        faults.push(format!("without loss CoAP is quicker by more than {MARGIN_MS} ms"));
+    if none.0.mean > none.1.mean + MARGIN_MS {
+        let words = format!("without loss CoAP is quicker by more than {MARGIN_MS} ms");
+        match none.0.exceeds(&none.1) {
+            Some(true) => faults.push(words),
+            _ => open.push(format!("{words}, within the intervals")),
+        }
     }
-    if quicker.is_empty() {
+    if quicker.is_empty() && open.is_empty() {
         faults.push("CoAP is never quicker at 20 or 25 % in what was measured".to_owned());
     }
-    let found = Found::judged(figures, &faults);
+    let found = Found::weighed(figures, &faults, &open);
     match slower.is_empty() {
         true => found,
         false => found.under(format!("CoAP is quicker with: {}; not with: {}", quicker.join(", "), slower.join(", "))),
@@ -364,35 +370,35 @@ fn by_qos(column: Column<'_>) -> Found {
 const NEAR: f64 = 0.10;
 
 fn small(column: Column<'_>) -> Found {
-    let ratios: Vec<(f64, f64)> = LOSSES
-        .iter()
-        .filter_map(|loss| {
-            let (mqtt, coap) = (column.bytes("MQTT QoS 1", 60, *loss)?, column.bytes("CoAP CON", 60, *loss)?);
-            Some((*loss, mqtt.mean / coap.mean))
-        })
-        .collect();
-    if ratios.is_empty() {
-        return Found::nothing();
+    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    for loss in LOSSES {
+        let of = |way| column.bytes(way, 60, loss);
+        let (Some(mqtt), Some(coap)) = (of("MQTT QoS 1"), of("CoAP CON")) else { continue };
+        figures.push(format!("{:.2} at {loss} %", mqtt.mean / coap.mean));
+        match mqtt.exceeds(&coap) {
+            Some(true) => {}
+            Some(false) => faults.push(format!("CON takes as many or more at {loss} %")),
+            None => open.push(format!("the intervals overlap at {loss} %")),
+        }
     }
-    let faults: Vec<String> = ratios
-        .iter()
-        .filter(|(_, ratio)| *ratio <= 1.0)
-        .map(|(loss, _)| format!("CON takes as many or more at {loss} %"))
-        .collect();
-    let words: Vec<String> = ratios.iter().map(|(loss, ratio)| format!("{ratio:.2} at {loss} %")).collect();
-    Found::judged(format!("times fewer: {}", words.join(", ")), &faults)
+    match figures.is_empty() {
+        true => Found::nothing(),
+        false => Found::weighed(format!("times fewer: {}", figures.join(", ")), &faults, &open),
+    }
 }
 
 fn large(column: Column<'_>) -> Found {
-    let (mut figures, mut faults, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut figures, mut faults, mut open, mut blocks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for loss in [10.0, 15.0, 20.0, 25.0] {
-        let of = |way| Some(column.bytes(way, 2000, loss)?.mean);
+        let of = |way| column.bytes(way, 2000, loss);
         let (Some(mqtt), Some(fragments)) = (of("MQTT QoS 1"), column.fragments(2000, loss)) else { continue };
-        figures.push(format!("{loss} %: {mqtt:.0} and {:.0} B", fragments.mean));
-        if mqtt >= fragments.mean {
-            faults.push(format!("QoS 1 takes more at {loss} %"));
+        figures.push(format!("{loss} %: {:.0} and {:.0} B", mqtt.mean, fragments.mean));
+        match fragments.exceeds(&mqtt) {
+            Some(true) => {}
+            Some(false) => faults.push(format!("QoS 1 takes more at {loss} %")),
+            None => open.push(format!("the intervals overlap at {loss} %")),
         }
-        blocks.extend(of("CoAP CON").map(|blocks| format!("{blocks:.0} B at {loss} %")));
+        blocks.extend(of("CoAP CON").map(|blocks| format!("{:.0} B at {loss} %", blocks.mean)));
     }
     if figures.is_empty() {
         return Found::nothing();
@@ -414,7 +420,7 @@ fn large(column: Column<'_>) -> Found {
             None => "; 600 B: QoS 1 never takes less (reckoned: from about 15 % on)".to_owned(),
         });
     }
-    Found::judged(figures, &faults)
+    Found::weighed(figures, &faults, &open)
 }
 
 fn overhead(column: Column<'_>) -> Found {

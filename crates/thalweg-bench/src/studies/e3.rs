@@ -6,7 +6,7 @@ use super::plan::{by, cell, mqtt, of, phases};
 use super::shape::{Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
 use crate::e5::plan::Budget;
-use crate::report::groups::short;
+use crate::report::groups::{Stat, short};
 
 /// Bits a second of the study's network.
 pub const LINK_BITS: u64 = 95_000_000;
@@ -389,23 +389,24 @@ fn neighbours(groups: &[Group], broker: &str) -> Found {
                 && group.cell.publish.qos == u8::from(protocol == Protocol::Dds)
                 && group.payload() == Some(size)
         })?;
-        Some(group.stat(|row: &Row| row.more.get(what).copied())?.mean)
+        group.stat(|row: &Row| row.more.get(what).copied())
     };
-    let (mut figures, mut faults, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut figures, mut faults, mut open, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for size in [64, 512, 1024, 2048, 16_384, 32_768] {
-        let known: Vec<(&str, f64, String)> =
+        let known: Vec<(&str, Stat, String)> =
             [(broker, Protocol::Mqtt), ("cyclonedds", Protocol::Dds), ("zmq-peers", Protocol::Zmtp)]
                 .into_iter()
                 .filter_map(|(system, protocol)| {
                     let sd = of(system, protocol, size, "during_burst_sd_us")?;
-                    let before = of(system, protocol, size, "before_burst_sd_us").unwrap_or_default();
+                    let before = of(system, protocol, size, "before_burst_sd_us");
                     let recovery = of(system, protocol, size, "recovery_ms");
-                    let recovery = recovery.map_or("not within the trial".to_owned(), |ms| format!("{} ms", short(ms)));
+                    let recovery =
+                        recovery.map_or("not within the trial".to_owned(), |ms| format!("{} ms", short(ms.mean)));
                     let words = format!(
                         "{} sd {} us (before {}; as before after {recovery})",
                         name(protocol),
-                        short(sd),
-                        short(before)
+                        short(sd.mean),
+                        before.map_or("-".to_owned(), |before| short(before.mean))
                     );
                     Some((name(protocol), sd, words))
                 })
@@ -415,8 +416,13 @@ fn neighbours(groups: &[Group], broker: &str) -> Found {
         if known.first().is_none_or(|(who, ..)| *who != name(Protocol::Mqtt)) || peers.is_empty() {
             continue;
         }
-        for (who, sd, _) in peers.iter().filter(|(_, sd, _)| mqtt <= sd) {
-            faults.push(format!("{size} B: MQTT's {} is not above {who}'s {}", short(*mqtt), short(*sd)));
+        for (who, sd, _) in peers {
+            let words = format!("{size} B: MQTT's {} is not above {who}'s {}", short(mqtt.mean), short(sd.mean));
+            match mqtt.exceeds(sd) {
+                Some(true) => {}
+                Some(false) => faults.push(words),
+                None => open.push(format!("{words} beyond the intervals")),
+            }
         }
         for protocol in [Protocol::Dds, Protocol::Zmtp].map(name) {
             if known.iter().all(|(who, ..)| *who != protocol) {
@@ -425,10 +431,8 @@ fn neighbours(groups: &[Group], broker: &str) -> Found {
         }
         figures.push(format!("{size} B: {}", words.join(", ")));
     }
-    match missing.is_empty() {
-        true => told(figures, &faults),
-        false => told(figures, &faults).under(missing.join(", ")),
-    }
+    let found = Found::weighed(figures.join("; "), &faults, &open);
+    if missing.is_empty() { found } else { found.under(missing.join(", ")) }
 }
 
 fn floods<'g>(groups: &'g [Group], topology: &'g str) -> impl Iterator<Item = &'g Group> {

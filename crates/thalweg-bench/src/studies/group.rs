@@ -43,25 +43,13 @@ pub fn name_of(cell: &Cell) -> String {
 impl Group {
     /// The mean of something over the repeats that have it.
     pub fn stat(&self, of: impl Fn(&Row) -> Option<f64>) -> Option<Stat> {
-        let values: Vec<f64> = self.rows.iter().filter_map(of).filter(|value| value.is_finite()).collect();
-        (!values.is_empty()).then(|| Stat {
-            mean: mean(values.iter().copied()),
-            half: half_interval(&values),
-            range: (
-                values.iter().copied().fold(f64::INFINITY, f64::min),
-                values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            ),
-            count: values.len(),
-        })
+        stat(&self.rows.iter().filter_map(of).filter(|value| value.is_finite()).collect::<Vec<f64>>())
     }
 
     /// Messages that reached a subscriber in each second of the measured phase, whenever they were sent: a broker that is
     /// offered too much delivers in it what was sent before it.
     pub fn delivered_per_s(&self) -> Option<Stat> {
-        self.stat(|row| match row.more.get(ARRIVED) {
-            Some(arrived) => Some(*arrived),
-            None => ratio(row.delivered.saturating_sub(row.late) as f64, row.seconds),
-        })
+        self.stat(delivered_per_s)
     }
 
     /// Messages that were to be published in each second of the measured phase.
@@ -99,10 +87,23 @@ impl Group {
         })
     }
 
-    /// Percent of the messages that came within so many microseconds, as far as the distribution is known.
-    pub fn percent_within(&self, us: f64) -> Option<f64> {
-        let histogram = self.response.as_ref().filter(|histogram| !histogram.is_empty())?;
-        Some(histogram.percentile_below((us * 1e3) as u64))
+    /// Percent of the messages that came within so many microseconds: at least, and at most. Both are equal where the
+    /// distribution was kept; else they are what the quantiles of the rows leave possible.
+    pub fn percent_within(&self, us: f64) -> Option<(f64, f64)> {
+        if let Some(histogram) = self.response.as_ref().filter(|histogram| !histogram.is_empty()) {
+            let percent = histogram.percentile_below((us * 1e3) as u64);
+            return Some((percent, percent));
+        }
+        let mut sums = (0.0, 0.0, 0.0);
+        for response in self.rows.iter().map(|row| &row.response).filter(|response| response.count > 0) {
+            let known = [(50.0, response.p50), (90.0, response.p90), (99.0, response.p99), (99.9, response.p999)];
+            let known = known.into_iter().chain([(100.0, response.max)]);
+            let least = known.clone().filter(|(_, at)| *at <= us).map(|(percent, _)| percent).fold(0.0, f64::max);
+            let most = known.filter(|(_, at)| *at > us).map(|(percent, _)| percent).fold(100.0, f64::min);
+            let count = response.count as f64;
+            sums = (sums.0 + count * least, sums.1 + count * most, sums.2 + count);
+        }
+        (sums.2 > 0.0).then(|| (sums.0 / sums.2, sums.1 / sums.2))
     }
 
     /// Which protocol with which reliability, as [`way`] names it.
@@ -165,6 +166,27 @@ pub fn client(driver: Driver) -> &'static str {
 
 /// In a row's `more`: messages that arrived in each whole second of the measured phase, on average.
 pub const ARRIVED: &str = "arrived_per_s";
+
+/// Messages that arrived in each second of a trial's measured phase.
+pub fn delivered_per_s(row: &Row) -> Option<f64> {
+    match row.more.get(ARRIVED) {
+        Some(arrived) => Some(*arrived),
+        None => ratio(row.delivered.saturating_sub(row.late) as f64, row.seconds),
+    }
+}
+
+/// The mean of figures; none of none.
+pub fn stat(values: &[f64]) -> Option<Stat> {
+    (!values.is_empty()).then(|| Stat {
+        mean: mean(values.iter().copied()),
+        half: half_interval(values),
+        range: (
+            values.iter().copied().fold(f64::INFINITY, f64::min),
+            values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        ),
+        count: values.len(),
+    })
+}
 
 fn ratio(above: f64, below: f64) -> Option<f64> {
     (below > 0.0).then(|| above / below)

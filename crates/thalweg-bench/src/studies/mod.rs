@@ -2,7 +2,7 @@
 //!
 //! *Knows:* what the studies measured and what they said. *Must never know:* how a cell is measured, how a page is drawn.
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Row};
 use crate::e5::plan::Budget;
 use group::Group;
 use shape::Shape;
@@ -16,6 +16,8 @@ pub mod fragments;
 pub mod group;
 pub mod plan;
 pub mod pool;
+#[cfg(test)]
+mod refuted;
 pub mod shape;
 pub mod suite;
 
@@ -69,13 +71,23 @@ impl Study {
     }
 
     /// What became of its statements.
-    pub fn shapes(self, groups: &[Group]) -> Vec<Shape> {
-        match self {
-            Study::E1 => e1::shapes(groups),
+    ///
+    /// `groups` are the trials that count, `trials` all of them: a point at which a broker broke down belongs to a curve.
+    pub fn shapes(self, groups: &[Group], trials: &[(Cell, Row)]) -> Vec<Shape> {
+        let mut shapes = match self {
+            Study::E1 => e1::shapes(groups, trials),
             Study::E2 => e2::shapes(groups),
             Study::E3 => e3::shapes(groups),
             Study::E4 => e4::shapes(groups),
+        };
+        if groups.iter().all(|group| group.rows.len() < 2) {
+            for shape in &mut shapes {
+                for found in [&mut shape.baseline, &mut shape.ours] {
+                    *found = found.clone().under("one repeat of each point: there are no intervals");
+                }
+            }
         }
+        shapes
     }
 
     /// How many of its cells may run side by side, because they take next to nothing of the machine.

@@ -37,13 +37,37 @@ impl Found {
         Found { figures: why.to_owned(), ruling: Ruling::NotMeasured }
     }
 
+    /// Figures that are shown and never judged, and why.
+    pub fn told(figures: String, why: &str) -> Found {
+        Found { figures, ruling: Ruling::NotJudged(why.to_owned()) }
+    }
+
+    /// Whether it applies to this column, as far as [`Found::nothing`] tells it from [`Found::not_asked`].
+    #[cfg(test)]
+    pub fn is_asked(&self) -> bool {
+        self.figures == "-"
+    }
+
     /// Figures, and what spoke against the statement, if anything did.
     pub fn judged(figures: String, faults: &[String]) -> Found {
-        let ruling = match faults.is_empty() {
-            true => Ruling::Reproduced,
-            false => Ruling::Not(faults.join("; ")),
-        };
+        Found::weighed(figures, faults, &[])
+    }
+
+    /// The same, and what the data leave open: one fault refutes; without any, whatever is open keeps it from being judged.
+    pub fn weighed(figures: String, faults: &[String], open: &[String]) -> Found {
+        let ruling =
+            match (figures.is_empty() && faults.is_empty() && open.is_empty(), faults.is_empty(), open.is_empty()) {
+                (true, ..) => return Found::nothing(),
+                (_, false, _) => Ruling::Not(some(faults)),
+                (_, true, false) => Ruling::NotJudged(some(open)),
+                (_, true, true) => Ruling::Reproduced,
+            };
         Found { figures, ruling }
+    }
+
+    /// The same, but if it came out then without these parts.
+    pub fn without(self, missing: &[String]) -> Found {
+        if missing.is_empty() { self } else { self.under(format!("without {}", some(missing))) }
     }
 
     /// The same, but if it came out then only under this condition.
@@ -56,6 +80,18 @@ impl Found {
         Found { ruling, ..self }
     }
 }
+
+/// The first few of them in words.
+fn some(words: &[String]) -> String {
+    let shown = words.get(..SHOWN_MAX).unwrap_or(words).join("; ");
+    match words.len().saturating_sub(SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
+/// So many are told one by one.
+const SHOWN_MAX: usize = 4;
 
 impl Shape {
     /// Whether anything that was measured speaks against it in our column.

@@ -25,7 +25,7 @@ pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> 
     wait(connected + cell.phases.settle_ns, stage.stop);
 
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
-    let shared = Shared::new(stage.plan, job.run, job.copies, times);
+    let shared = Shared::new(stage.plan, job.run, job.copies, times).bounded();
     let pacer = stage.plan.pacer(times);
     let books = Got::new(times, job.flows, job.copies).beside(stage.plan.beside(times));
     // A closed loop at most once goes on when the message has come to its first subscriber.

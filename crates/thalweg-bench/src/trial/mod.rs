@@ -207,7 +207,9 @@ fn evidence(cell: &Cell, books: &Books, metered: &Metered, seconds: f64, overflo
     Evidence {
         intended: books.sent.intended,
         sent: books.sent.sent,
+        expected: books.sent.sent * u64::from(cell.fan_out.max(1)),
         delivered: books.got.delivered,
+        is_flood: matches!(cell.load, Load::Flood { .. }),
         held_back: books.sent.held_back,
         lag_p99: (has_schedule && !books.sent.lag.is_empty()).then(|| books.sent.lag.value_at_quantile(0.99)),
         period,

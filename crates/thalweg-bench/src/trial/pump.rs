@@ -18,6 +18,8 @@ pub struct Shared<'a> {
     plan: &'a Plan,
     run: u32,
     copies: u32,
+    /// Messages of a flood that may be under way; none where the receiver is another process.
+    window: Option<u64>,
     pub(super) times: Times,
     table: SideTable,
     /// Nothing more is sent or received.
@@ -42,6 +44,7 @@ impl<'a> Shared<'a> {
             plan,
             run,
             copies,
+            window: None,
             times,
             table: SideTable::default(),
             is_over: AtomicBool::new(false),
@@ -52,6 +55,19 @@ impl<'a> Shared<'a> {
             trouble: Mutex::new(None),
             is_troubled: AtomicBool::new(false),
         }
+    }
+
+    /// The same, whose flood has at most [`FLOOD_BYTES`] and [`FLOOD_MESSAGES`] under way: what a broker queues behind that
+    /// would be counted as lost when the trial ends, or be measured as its latency.
+    pub fn bounded(self) -> Shared<'a> {
+        let window = FLOOD_BYTES.checked_div(self.plan.sizes.mean()).unwrap_or(FLOOD_MESSAGES);
+        Shared { window: Some(window.clamp(FLOOD_MESSAGES_MIN, FLOOD_MESSAGES)), ..self }
+    }
+
+    /// Messages that a flood may send now, having sent so many.
+    fn room(&self, sent: u64) -> u64 {
+        let came = self.received.load(Ordering::Acquire) / u64::from(self.copies.max(1));
+        self.window.map_or(u64::MAX, |window| window.saturating_sub(sent.saturating_sub(came)))
     }
 
     /// Sender and receiver end.
@@ -220,7 +236,12 @@ impl<'a> Sending<'a> {
         let Sending { pacer, publisher, shared, buffer, spin, .. } = self;
         let (layout, times) = (shared.plan.layout, shared.times);
         let mut is_full = false;
+        let mut room = if pacer.is_flood() { shared.room(pacer.sent().all) } else { u64::MAX };
         let given = pacer.turn(&mut clock::now, &mut |item, now| {
+            if room == 0 {
+                is_full = true;
+                return Ok(Gave::Full);
+            }
             let header = Header { run: shared.run, flow: item.flow, seq: item.seq, intended: item.at, sent: now };
             layout.write(&header, item.size as usize, buffer);
             if layout.needs_table(item.size as usize) {
@@ -228,6 +249,7 @@ impl<'a> Sending<'a> {
             }
             let gave = publisher.publish(item.flow, buffer)?;
             is_full |= gave == Gave::Full;
+            room -= u64::from(gave == Gave::Taken);
             Ok(gave)
         });
         given.map_err(publishing)?;
@@ -300,6 +322,12 @@ impl Receiving<'_> {
 
 /// How often threads look whether it is over, nanoseconds.
 pub const LOOK_UP: u64 = 20_000_000;
+/// Bytes of payload of a flood under way at once.
+const FLOOD_BYTES: u64 = 4 << 20;
+/// Messages of a flood under way at once: a second of a broker that carries 40,000 a second.
+const FLOOD_MESSAGES: u64 = 40_000;
+/// However large they are.
+const FLOOD_MESSAGES_MIN: u64 = 40;
 /// How long a flood waits for room before it tries again, nanoseconds.
 const FLOOD_LOOK: u64 = 1_000_000;
 /// Nanoseconds before a message is due that the sender stays awake.
