@@ -37,7 +37,7 @@ impl Answer {
             Answer::Presence(Some(change)) => {
                 let since = change.since.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
                 let why = change.why.map(thalweg_client::Leaving::word);
-                (change.client_id, change.online, change.protocol, since, why).into_py_any(py)
+                (change.client_id, change.online, change.protocol, since, why, change.claimed).into_py_any(py)
             }
             Answer::Subscription(subscription) => subscription.into_py_any(py),
             Answer::PresenceSubscription(subscription) => subscription.into_py_any(py),

@@ -1,4 +1,4 @@
-//! Who comes and goes, as Thalweg's broker tells it at `$presence/<name>`.
+//! Who comes and goes, as Thalweg's broker tells it at `$presence/<name>` and `$presence/<protocol>/<name>`.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -18,6 +18,9 @@ use crate::transport::Refusal;
 pub struct Presence {
     /// Its name.
     pub client_id: String,
+    /// Nothing but the client says that this is its name: it speaks AMQP or STOMP and has not logged in as the user of that
+    /// name. Any other client may say the same.
+    pub claimed: bool,
     /// It is here.
     pub online: bool,
     /// What it speaks, as people write it: `MQTT 5.0`.
@@ -106,7 +109,7 @@ impl Presence {
     }
 
     fn read(topic: &str, payload: &[u8]) -> Option<Presence> {
-        let client_id = name_of(topic)?.into_owned();
+        let named = name_of(topic)?;
         let mut told = json::read(std::str::from_utf8(payload).ok()?).ok()?;
         let online = match told.text("state").ok()?.as_str() {
             "online" => true,
@@ -122,14 +125,15 @@ impl Presence {
             _ => None,
         };
         let since = SystemTime::UNIX_EPOCH + Duration::from_millis(since_ms as u64);
-        Some(Presence { client_id, online, protocol: told.text("protocol").ok()?, since, why })
+        let (client_id, claimed) = (named.name.into_owned(), named.claimed_in.is_some());
+        Some(Presence { client_id, claimed, online, protocol: told.text("protocol").ok()?, since, why })
     }
 }
 
 /// The filter of clients with this name; `+`: of all.
 pub(crate) fn filter(clients: &str) -> Cow<'static, str> {
     match clients {
-        "+" => Cow::Borrowed("$presence/+"),
+        "+" => Cow::Borrowed("$presence/#"),
         name => Cow::Owned(address("", name)),
     }
 }
@@ -150,8 +154,17 @@ mod tests {
     fn what_the_broker_tells_is_read() {
         let online = br#"{"state":"online","protocol":"MQTT 5.0","since_ms":1763823921123}"#;
         let since = SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_823_921_123);
-        let here = Presence { client_id: "a/b".into(), online: true, protocol: "MQTT 5.0".into(), since, why: None };
+        let here = Presence {
+            client_id: "a/b".into(),
+            claimed: false,
+            online: true,
+            protocol: "MQTT 5.0".into(),
+            since,
+            why: None,
+        };
         assert_eq!(Presence::read("$presence/a%2Fb", online), Some(here.clone()));
+        let claimed = Presence::read("$presence/stomp/a%2Fb", online);
+        assert_eq!(claimed, Some(Presence { claimed: true, ..here.clone() }));
         let gone = br#"{"state":"offline","protocol":"MQTT 5.0","since_ms":1763823921123,"why":"silent"}"#;
         let gone = Presence::read("$presence@blue/a%2Fb", gone);
         assert_eq!(gone, Some(Presence { online: false, why: Some(Leaving::Silent), ..here }));
@@ -164,7 +177,7 @@ mod tests {
     fn what_is_no_presence_is_none() {
         let told = br#"{"state":"online","protocol":"x","since_ms":1}"#;
         assert!(Presence::read("$presence/x", told).is_some());
-        for topic in ["presence/x", "$presence/x/y", "$presence"] {
+        for topic in ["presence/x", "$presence/x/y/z", "$presence"] {
             assert_eq!(Presence::read(topic, told), None, "{topic}");
         }
         let broken: [&[u8]; 6] = [
@@ -184,7 +197,7 @@ mod tests {
     fn a_name_is_one_level_whatever_is_in_it() {
         assert_eq!(
             (&*filter("+"), &*filter("gateway-7"), &*filter("a/#")),
-            ("$presence/+", "$presence/gateway-7", "$presence/a%2F%23")
+            ("$presence/#", "$presence/gateway-7", "$presence/a%2F%23")
         );
     }
 }

@@ -14,6 +14,7 @@ mod access_change;
 pub mod balance;
 mod cause;
 mod cell;
+mod client_ids;
 mod crowd;
 mod disk_queue;
 mod draft;
@@ -67,6 +68,7 @@ mod window;
 mod work_terms;
 
 pub use balance::{GroupStrategy, LoadReport, Signal};
+pub use client_ids::ClientIds;
 pub use effects::{
     Answer, CloseReason, Content, Delivery, Effects, Fetch, Handover, Holder, Native, Safety, Sent, Spot, Subscribed,
     Taken, WatchEnd,

@@ -8,6 +8,7 @@
 //! A peer's name is not its session's: several sessions, on several shards, may be of one name. So the home of the address
 //! keeps who of that name is here, each other shard tells it of its own sessions, and it publishes what that adds up to.
 
+use crate::client_ids::owner_of;
 use crate::effects::Effects;
 use crate::ids::{SessionId, ShardId};
 use crate::publish::Draft;
@@ -26,6 +27,9 @@ pub struct KnownAs<'a> {
     pub tenant: &'a str,
     /// The name that the peer gave itself, or has proved to have.
     pub name: &'a str,
+    /// The protocol, as addresses name it, if in that a name is only a claim: nothing is owned or found by it, and any
+    /// number of peers may say it. It is told apart then, unless the name is that of the peer's user.
+    pub claimed_in: Option<&'static str>,
 }
 
 /// A session's peer came or left; for the home of the address at which that is told.
@@ -81,7 +85,12 @@ impl Kernel {
             return Some(news.address.clone());
         }
         let known = open.known_as.filter(|_| self.limits.presence)?;
-        let address = presence::address(known.tenant, known.name);
+        let address = match known.claimed_in {
+            Some(protocol) if open.user.as_deref() != Some(owner_of(known.name)) => {
+                presence::claimed_address(known.tenant, protocol, known.name)
+            }
+            _ => presence::address(known.tenant, known.name),
+        };
         (address.len() <= self.limits.address_bytes_max).then(|| address.into())
     }
 

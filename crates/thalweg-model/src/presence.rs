@@ -1,5 +1,6 @@
 //! Where it is told who is here: `$presence/<name>`, of clients in a tenant `$presence@<tenant>/<name>`. Whatever else a
-//! tenant's own clients can name lies below `$t@<tenant>`, so none of its wildcards reaches there.
+//! tenant's own clients can name lies below `$t@<tenant>`, so none of its wildcards reaches there. A name that its bearer
+//! only claims has a level more, so that nobody takes it for another's: `$presence/<protocol>/<name>`.
 
 use std::borrow::Cow;
 
@@ -12,6 +13,21 @@ const FIRST: &str = "$presence";
 pub fn address(tenant: &str, name: &str) -> String {
     let at = if tenant.is_empty() { "" } else { "@" };
     format!("{FIRST}{at}{tenant}/{}", write_level(name))
+}
+
+/// The same of a name that its bearer only claims, in a protocol with this name (one level, e.g. `amqp`).
+pub fn claimed_address(tenant: &str, protocol: &str, name: &str) -> String {
+    let at = if tenant.is_empty() { "" } else { "@" };
+    format!("{FIRST}{at}{tenant}/{protocol}/{}", write_level(name))
+}
+
+/// Whose presence is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told<'a> {
+    /// The name.
+    pub name: Cow<'a, str>,
+    /// The protocol in which the name is only claimed; nothing if it is its bearer's.
+    pub claimed_in: Option<&'a str>,
 }
 
 /// Whether an address or filter lies where presence is told: the broker alone publishes there.
@@ -28,9 +44,13 @@ fn is_below_first(text: &str) -> bool {
 }
 
 /// Whose presence is told at an address; nothing if it is another one.
-pub fn name_of(address: &str) -> Option<Cow<'_, str>> {
-    let (_, level) = address.split_once('/').filter(|_| is_presence(address))?;
-    (!level.contains('/')).then(|| read_level(level))
+pub fn name_of(address: &str) -> Option<Told<'_>> {
+    let (_, levels) = address.split_once('/').filter(|_| is_presence(address))?;
+    let (claimed_in, level) = match levels.split_once('/') {
+        Some((protocol, level)) => (Some(protocol), level),
+        None => (None, levels),
+    };
+    (!level.contains('/')).then(|| Told { name: read_level(level), claimed_in })
 }
 
 #[cfg(test)]
@@ -51,8 +71,10 @@ mod tests {
             ("", "a b\0é", "$presence/a b%00é"),
         ] {
             assert_eq!(address(tenant, name), told);
-            assert_eq!(name_of(told).as_deref(), Some(name));
+            assert_eq!(name_of(told), Some(Told { name: name.into(), claimed_in: None }));
             assert_eq!(crate::Address::check(told), Ok(()));
+            let claimed = claimed_address(tenant, "amqp", name);
+            assert_eq!(name_of(&claimed), Some(Told { name: name.into(), claimed_in: Some("amqp") }));
         }
     }
 
@@ -65,6 +87,8 @@ mod tests {
             assert!(!is_presence(text), "{text}");
             assert_eq!(name_of(text), None);
         }
-        assert_eq!((name_of("$presence"), name_of("$presence/a/b")), (None, None));
+        assert_eq!((name_of("$presence"), name_of("$presence/a/b/c")), (None, None));
+        // A name with a slash is one level: it is not another protocol's.
+        assert_eq!(name_of(&address("", "amqp/pump")).and_then(|told| told.claimed_in), None);
     }
 }

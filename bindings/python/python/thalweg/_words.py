@@ -74,3 +74,5 @@ class Presence:
     """Since when, in seconds since 1970, by the broker's clock."""
     why: Optional[str] = None
     """Why it is not here any more: `goodbye`, `lost`, `silent` or `cut`."""
+    claimed: bool = False
+    """Nothing but the client says that this is its name: it speaks AMQP or STOMP, and is not the user of that name."""

@@ -178,7 +178,7 @@ impl AmqpFront {
             access,
             user: user.map(Into::into),
             dialect: "AMQP 0-9-1",
-            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name }),
+            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name, claimed_in: Some("amqp") }),
             grants,
         };
         let session = match kernel.open_session(open, now, links) {

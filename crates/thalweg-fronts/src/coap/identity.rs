@@ -229,7 +229,7 @@ impl Identities {
             access,
             user: user.map(Into::into),
             dialect: "CoAP",
-            known_as: name.as_deref().map(|name| KnownAs { tenant: &settings.tenant, name }),
+            known_as: name.as_deref().map(|name| KnownAs { tenant: &settings.tenant, name, claimed_in: None }),
             grants: Grants {
                 publish_rate: if shared { Some(0) } else { settings.publish_rate },
                 safety: settings.safety,

@@ -177,8 +177,11 @@ impl MqttFront {
                 Version::V5 => "MQTT 5.0",
             },
             // A name that we have made up says something to nobody, unless the peer comes back under it.
-            known_as: (!opening.assigned || opening.expiry > Span::ZERO)
-                .then_some(KnownAs { tenant: "", name: &opening.client }),
+            known_as: (!opening.assigned || opening.expiry > Span::ZERO).then_some(KnownAs {
+                tenant: "",
+                name: &opening.client,
+                claimed_in: None,
+            }),
             grants: front.settings.grants(),
         };
         let opened = match kernel.open_session(open, now, links) {

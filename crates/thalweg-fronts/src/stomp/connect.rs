@@ -140,7 +140,7 @@ impl StompFront {
                 Version::V11 => "STOMP 1.1",
                 Version::V12 => "STOMP 1.2",
             },
-            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name }),
+            known_as: name.as_deref().map(|name| KnownAs { tenant: &tenant, name, claimed_in: Some("stomp") }),
             grants: front.settings.grants(),
         };
         let opened = match kernel.open_session(open, now, links) {

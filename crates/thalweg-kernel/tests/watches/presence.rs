@@ -16,7 +16,7 @@ fn limits() -> Limits {
 }
 
 fn named(name: &str) -> Option<KnownAs<'_>> {
-    Some(KnownAs { tenant: "", name })
+    Some(KnownAs { tenant: "", name, claimed_in: None })
 }
 
 /// What was delivered: the state, and why it was left.
@@ -112,6 +112,26 @@ fn a_name_is_here_as_long_as_anybody_has_it() {
 }
 
 #[test]
+fn a_name_that_is_only_claimed_is_told_apart_from_those_that_somebody_has() {
+    let mut world = world();
+    let (owned, claimed) = (listener(&mut world, 2, "$presence/+"), listener(&mut world, 1, "$presence/wire/#"));
+    let names = ["pump", "pump", "pump", "pump:1", "pump:1:2"];
+    let users = [None, Some("mallory"), Some("pump"), Some("pump"), Some("pump")];
+    let mut seen = Vec::new();
+    for (number, (name, user)) in names.into_iter().zip(users).enumerate() {
+        let known_as = KnownAs { tenant: "", name, claimed_in: Some("wire") };
+        let client = format!("auto-{number}");
+        world.open_as(user, number % 3, &client, Some(known_as), true, Span::ZERO).expect("there is room");
+        seen.push((told(&mut world, owned).len(), told(&mut world, claimed).len()));
+    }
+    // Nobody's, another's; its own, and what begins with it; another's, whose name is longer.
+    assert_eq!(seen, [(0, 1), (0, 1), (1, 0), (1, 0), (0, 1)]);
+    // What is found by its name is the bearer's.
+    world.open(0, "pump", named("pump"), true, Span::ZERO).expect("there is room");
+    assert_eq!((told(&mut world, owned).len(), told(&mut world, claimed).len()), (1, 0));
+}
+
+#[test]
 fn who_comes_later_finds_who_is_here_and_who_left_lately() {
     let mut world = world();
     let gone = world.open(0, "gone", named("gone"), true, Span::ZERO).expect("there is room");
@@ -204,7 +224,9 @@ fn a_tenants_clients_are_told_of_apart() {
     // As a wildcard over all of the tenant's own addresses reads.
     let tenant = world.connect_in("blue", 1, Access::ALL, Span::ZERO);
     world.subscribe(tenant, "$t@blue/#");
-    world.open(2, "c", Some(KnownAs { tenant: "blue", name: "pump" }), true, Span::ZERO).expect("there is room");
+    world
+        .open(2, "c", Some(KnownAs { tenant: "blue", name: "pump", claimed_in: None }), true, Span::ZERO)
+        .expect("there is room");
     assert_eq!(told(&mut world, apart), ["online"]);
     assert!(told(&mut world, plain).is_empty() && told(&mut world, tenant).is_empty());
 }

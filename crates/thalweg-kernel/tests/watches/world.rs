@@ -285,6 +285,18 @@ impl World {
         fresh: bool,
         expiry: Span,
     ) -> Option<Who> {
+        self.open_as(None, shard, client, known_as, fresh, expiry)
+    }
+
+    pub fn open_as(
+        &mut self,
+        user: Option<&str>,
+        shard: usize,
+        client: &str,
+        known_as: Option<KnownAs<'_>>,
+        fresh: bool,
+        expiry: Span,
+    ) -> Option<Who> {
         self.out.links.push(VecDeque::new());
         let link = LinkId(self.out.links.len() as u32 - 1);
         let open = OpenSession {
@@ -295,7 +307,7 @@ impl World {
             in_flight_max: None,
             will: None,
             access: Access::ALL,
-            user: None,
+            user: user.map(Into::into),
             dialect: "none",
             tenant: "",
             known_as,

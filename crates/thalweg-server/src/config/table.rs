@@ -423,8 +423,9 @@ keys! {
     broker presence.enabled: Flag, default "false", NewConnections;
         "Whether it is told which clients come and go: each that has a name gets a retained message at \
          `$presence/<name>`, which says since when it is online or offline, by which protocol, and why it left. The name is \
-         an MQTT client id that the client chose, the `client-id` of STOMP, the connection name of AMQP, the \
-         identity of CoAP over DTLS; in a virtual host it is at `$presence@<virtual host>/<name>`. Off, because it tells \
+         an MQTT client id that the client chose, or the identity of CoAP over DTLS. The `client-id` of \
+         STOMP and the connection name of AMQP are only claimed and told at `$presence/stomp/<name>` and \
+         `$presence/amqp/<name>`, unless they are the user's name, alone or with a colon and more behind it. In a virtual host it is at `$presence@<virtual host>/<name>`. Off, because it tells \
          whoever may read these topics who is there, and takes half a KiB for each client and a message whenever one comes or \
          goes; then nobody can subscribe to them either. Nobody but the broker may publish there.";
     broker presence.offline: seconds(1, 30 * 86_400), default "1h" none "off", Now;
