@@ -135,6 +135,10 @@ pub struct Links {
     batch: Gathering,
     /// Links whose output waits for a batch, by rising batch.
     holding: VecDeque<(u64, LinkId)>,
+    /// Deliveries that wait for a batch and that the kernel is told of when they may leave, by rising batch.
+    leaving: VecDeque<(u64, LinkId, Tag)>,
+    /// Those that may leave, until [`Links::tell_left`].
+    left: Vec<(LinkId, Tag)>,
     fetches: Vec<Fetch>,
     /// Why publishes that must be kept are refused now.
     blocked: Option<&'static str>,
@@ -163,6 +167,8 @@ impl Links {
             ended: Vec::new(),
             batch: Gathering::new(),
             holding: VecDeque::new(),
+            leaving: VecDeque::new(),
+            left: Vec::new(),
             fetches: Vec::new(),
             blocked: None,
             kept: 0,
@@ -221,6 +227,9 @@ impl Links {
             self.free.push(id.0);
         }
         self.kept -= kept;
+        // The next link of that number has nothing to do with them.
+        self.leaving.retain(|(_, link, _)| *link != id);
+        self.left.retain(|(link, _)| *link != id);
     }
 
     /// Bytes that fronts keep for their peers as long as these are connected.
@@ -735,6 +744,10 @@ impl Effects for Links {
             link.held.push_back((link.gone + link.out.len() as u64, number));
             self.holding.push_back((number, id));
         }
+    }
+
+    fn tell_when_left(&mut self, id: LinkId, tag: Tag) {
+        self.leaving.push_back((self.batch.number(), id, tag));
     }
 
     fn fetch(&mut self, fetch: Fetch) {

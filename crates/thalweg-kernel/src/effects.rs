@@ -47,6 +47,9 @@ pub trait Effects {
     /// What is sent on this link from here on leaves only after all records of this command, and of all before it, are
     /// as safe as was asked for them, here and on the shards that were sent something.
     fn hold(&mut self, link: LinkId);
+    /// Asks for [`Kernel::delivery_left`](crate::Kernel::delivery_left) with this tag as soon as what the last
+    /// [`Effects::hold`] of this link holds may leave.
+    fn tell_when_left(&mut self, _link: LinkId, _tag: Tag) {}
     /// Wants messages back that wait on disk only; they come through [`Kernel::on_fetched`](crate::Kernel::on_fetched).
     fn fetch(&mut self, fetch: Fetch);
     /// The answer to [`Kernel::read_last_value`](crate::Kernel::read_last_value).

@@ -700,6 +700,13 @@ impl Kernel {
             fx.hold(link);
         }
         let mut put = self.send_entry(id, entry, now, fx);
+        if of_group
+            && reliability == Reliability::ExactlyOnce
+            && let Put::Sent(tag) = put
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+        {
+            fx.tell_when_left(link, tag);
+        }
         if of_group && self.is_gone_for_good(id, reliability, put) {
             if old != 0 {
                 fx.persist(&Record::Removed { queue: from, serial }, self.session_safety(id));

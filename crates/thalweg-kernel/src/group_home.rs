@@ -6,7 +6,7 @@
 
 use crate::Kernel;
 use crate::access::{Access, Permission};
-use crate::balance::{LoadReport, Parcel, Terms};
+use crate::balance::{LoadReport, Parcel, Step, Terms};
 use crate::durable::Pending;
 use crate::effects::Effects;
 use crate::given_back::BackId;
@@ -93,6 +93,8 @@ pub(crate) struct Report {
 pub(crate) enum Said {
     /// An errand is settled.
     Done(u64),
+    /// An errand, exactly once, has come so far, and when.
+    Stepped(u64, Step, Time),
     /// An errand was taken away again, or could not be delivered at all.
     Back(u64),
     /// It can take nothing until it is announced anew.
@@ -482,6 +484,9 @@ impl Kernel {
         match said {
             Said::Done(number) => self.errand_answered(id, index, number, true, now),
             Said::Back(number) => self.errand_answered(id, index, number, false, now),
+            Said::Stepped(number, step, at) => {
+                self.group_stepped(index, (id, u16::MAX, 0), number, step, at);
+            }
             Said::Shut => {
                 if let Some(away) = self.aways.get_mut(id) {
                     away.is_shut = true;

@@ -780,6 +780,9 @@ impl Kernel {
         if entry.reliability == Reliability::ExactlyOnce && entry.serial != 0 && session.durable {
             // Its tag must be written down first: the receiver will tell a repetition by it.
             fx.hold(link);
+            if in_group == 1 {
+                fx.tell_when_left(link, tag);
+            }
         }
         let sent = fx.deliver(link, &entry.delivery(tag, address, now));
         let (group, parcel) = (entry.group, parcel(&entry.message, tag, redelivered));

@@ -5,7 +5,7 @@
 //! there; all of it keeps its order.
 
 use crate::Kernel;
-use crate::balance::{LoadReport, Parcel};
+use crate::balance::{LoadReport, Parcel, Step};
 use crate::effects::Effects;
 use crate::group::{Member, Waiting};
 use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
@@ -376,6 +376,14 @@ impl Kernel {
         if parcel.settles {
             self.seats_away.errands.insert((to.0.0, to.1, parcel.tag), running);
         }
+        true
+    }
+
+    /// An exactly-once delivery has come so far; whether it was an errand, and its owner is told.
+    pub(crate) fn is_errand_stepped(&mut self, of: Key, tag: u64, step: Step, now: Time) -> bool {
+        let away = &mut self.seats_away;
+        let Some(running) = away.errands.get(&(of.0.0, of.1, tag)).copied() else { return false };
+        away.say(running.owner, running.sitting, Said::Stepped(running.number, step, now));
         true
     }
 

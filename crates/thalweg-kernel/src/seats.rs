@@ -3,7 +3,7 @@
 //! A seat is a member with a link. Who comes back with a new link sits down anew, and nothing is known of it.
 
 use crate::Kernel;
-use crate::balance::{Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Terms};
+use crate::balance::{Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms};
 use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::{LineMember, Member};
@@ -458,6 +458,19 @@ impl Kernel {
         } else {
             seats.balancer.taken_back(place, tag, now);
         }
+    }
+
+    /// An exactly-once copy has come so far at a session. Whether that can have another one for it.
+    pub(crate) fn group_copy_stepped(&mut self, index: u32, id: SessionId, tag: Tag, step: Step, now: Time) -> bool {
+        let holder = (id, u16::MAX, 0);
+        !self.is_errand_stepped(holder, u64::from(tag), step, now)
+            && self.group_stepped(index, holder, u64::from(tag), step, now)
+    }
+
+    pub(crate) fn group_stepped(&mut self, index: u32, of: Key, tag: u64, step: Step, now: Time) -> bool {
+        let Some(seats) = self.seats_mut(index) else { return false };
+        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else { return false };
+        seats.balancer.stepped(place, tag, step, now)
     }
 
     /// A member has settled a copy.

@@ -1,6 +1,7 @@
 //! A receiver says what became of a delivery, and room is made for the next.
 
 use crate::Kernel;
+use crate::balance::Step;
 use crate::effects::{Effects, Safety};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::journal::Record;
@@ -42,6 +43,7 @@ impl Kernel {
                     SlotState::ExpectSettle(entry) if entry.reliability == Reliability::ExactlyOnce => {
                         let durable = session.durable && entry.serial != 0 && !entry.of_group;
                         let of_group = (entry.group != NO_GROUP).then(|| (entry.group, entry.message.clone()));
+                        let group = entry.group;
                         let released = SlotState::ExpectReleased { durable, of_group };
                         if let SlotState::ExpectSettle(entry) = std::mem::replace(&mut slot.state, released) {
                             let queue = session.uid;
@@ -49,11 +51,19 @@ impl Kernel {
                                 let safety = self.session_safety(id);
                                 fx.persist(&Record::Received { queue, tag }, safety);
                                 fx.hold(link);
+                                if group != NO_GROUP {
+                                    fx.tell_when_left(link, tag);
+                                }
                             } else if entry.of_group {
                                 self.persist_group_removed(entry.group, entry.serial, fx);
                             }
                             self.book_settled(id, &entry);
                         }
+                        fx.release(link, tag);
+                        if group != NO_GROUP && self.group_copy_stepped(group, id, tag, Step::Recorded, now) {
+                            self.pump_groups(id, now, fx);
+                        }
+                        return Settled::Known;
                     }
                     SlotState::ExpectReleased { .. } => {}
                     SlotState::ExpectSettle(_) => return Settled::Unknown,
@@ -110,6 +120,17 @@ impl Kernel {
         session.group_in_flight = session.group_in_flight.saturating_sub(1);
         self.end_trial(id);
         self.group_copy_settled(id, group, tag, message, now);
+    }
+
+    /// What was held of a delivery has left: the message, or its release.
+    pub fn delivery_left(&mut self, id: SessionId, tag: Tag, now: Time) {
+        let Some(slot) = self.sessions.get_mut(id).and_then(|session| session.window.get_mut(tag)) else { return };
+        let (group, step) = match &slot.state {
+            SlotState::ExpectSettle(entry) => (entry.group, Step::Left),
+            SlotState::ExpectReleased { of_group: Some((group, _)), .. } => (*group, Step::Released),
+            SlotState::ExpectReleased { of_group: None, .. } => return,
+        };
+        self.group_copy_stepped(group, id, tag, step, now);
     }
 
     /// Sends what waits for a session as far as credit and output allow: its own queue, then its groups', then last

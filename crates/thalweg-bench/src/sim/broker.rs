@@ -26,6 +26,10 @@ pub(super) enum Asked {
     Release { worker: usize, tag: Tag },
     /// A worker's connection is closed.
     Close { worker: usize, why: CloseReason },
+    /// What follows on a worker's connection waits for the journal.
+    Hold { worker: usize },
+    /// The kernel wants to know when that has left.
+    Tell { worker: usize, tag: Tag },
 }
 
 /// See the module.
@@ -37,6 +41,7 @@ pub(super) struct Broker {
     payload: Vec<u8>,
     ticket: Ticket,
     workers: usize,
+    expiry: Span,
 }
 
 #[derive(Default)]
@@ -49,11 +54,13 @@ impl Broker {
         order: Option<OrderKey>,
         keys: u64,
         workers: usize,
+        is_journaled: bool,
         seed: u64,
         now: Time,
     ) -> Self {
         let mut limits = Limits { group_strategy: strategy, group_messages_max: 10_000_000, ..Limits::default() };
         limits.group_bytes_max = 1 << 34;
+        limits.journal = is_journaled;
         // Its bars are for members that hang, too.
         limits.group_adaptive_eviction = true;
         if let (Some(_), Ok(filter)) = (order, Filter::new(FILTER)) {
@@ -67,6 +74,7 @@ impl Broker {
             payload: Vec::new(),
             ticket: 0,
             workers,
+            expiry: if is_journaled { Span::from_secs(3600) } else { Span::ZERO },
         };
         for key in 0..keys.clamp(1, KEYS_MAX) {
             let publisher = broker.open(&format!("publisher-{key}"), workers as u32 + key as u32, now);
@@ -81,7 +89,7 @@ impl Broker {
             client,
             link: LinkId(link),
             fresh: true,
-            expiry: Span::ZERO,
+            expiry: if (link as usize) < self.workers { self.expiry } else { Span::ZERO },
             in_flight_max: Some(u16::MAX),
             will: None,
             access: Access::ALL,
@@ -158,6 +166,11 @@ impl Broker {
         self.kernel.settle(session, tag, said, now, &mut self.outbox)
     }
 
+    /// What a worker's connection held of a message has left.
+    pub(super) fn left(&mut self, session: SessionId, tag: Tag, now: Time) {
+        self.kernel.delivery_left(session, tag, now);
+    }
+
     /// A worker says what it has to do.
     pub(super) fn report(&mut self, session: SessionId, report: &LoadReport, now: Time) {
         self.kernel.report_load(session, report, now, &mut self.outbox);
@@ -187,9 +200,11 @@ impl Broker {
         std::mem::swap(asked, &mut self.outbox.0);
         let workers = self.workers;
         asked.retain(|asked| match asked {
-            Asked::Deliver { worker, .. } | Asked::Release { worker, .. } | Asked::Close { worker, .. } => {
-                *worker < workers
-            }
+            Asked::Deliver { worker, .. }
+            | Asked::Release { worker, .. }
+            | Asked::Close { worker, .. }
+            | Asked::Hold { worker }
+            | Asked::Tell { worker, .. } => *worker < workers,
         });
     }
 }
@@ -220,7 +235,7 @@ impl Effects for Outbox {
         self.0.push(Asked::Close { worker: link.0 as usize, why });
     }
 
-    // One shard, no journal, no queues with names, no last values: nothing of the rest is ever asked for.
+    // One shard, no queues with names, no last values: nothing of the rest is ever asked for.
 
     fn send(&mut self, _: ShardId, _: ShardMessage) {}
 
@@ -238,7 +253,13 @@ impl Effects for Outbox {
 
     fn forget(&mut self, _: u64, _: u64, _: Tag) {}
 
-    fn hold(&mut self, _: LinkId) {}
+    fn hold(&mut self, link: LinkId) {
+        self.0.push(Asked::Hold { worker: link.0 as usize });
+    }
+
+    fn tell_when_left(&mut self, link: LinkId, tag: Tag) {
+        self.0.push(Asked::Tell { worker: link.0 as usize, tag });
+    }
 
     fn fetch(&mut self, _: Fetch) {}
 

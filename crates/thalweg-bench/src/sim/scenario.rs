@@ -169,6 +169,8 @@ pub struct Scenario {
     pub counted: Option<(f64, f64)>,
     /// Whether the broker measures the network of its connections.
     pub measures_network: bool,
+    /// What the journal takes to write down what came meanwhile; 0 for sessions that it does not keep.
+    pub sync: f64,
     /// Names the arrivals and service demands.
     pub seed: u64,
 }
@@ -227,6 +229,7 @@ impl Scenario {
             ordered: None,
             counted: None,
             measures_network: true,
+            sync: 0.0,
             seed: 101,
         }
         .at_load(0.8)
@@ -270,6 +273,11 @@ impl Scenario {
     pub fn at(mut self, reliability: Reliability) -> Self {
         self.reliability = reliability;
         self.each(|worker| worker.reliability = reliability)
+    }
+
+    /// With sessions that outlive their connections, and a journal that takes so long.
+    pub fn with_journal(self, sync: f64) -> Self {
+        Scenario { sync, ..self }
     }
 
     /// Reports instead of acknowledgements.

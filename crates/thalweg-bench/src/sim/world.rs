@@ -49,7 +49,7 @@ const WILD: [(f64, f64); 8] = [
 pub(super) enum Event {
     Incident(usize),
     IncidentEnds(usize),
-    Leaves(usize),
+    Quits(usize),
     Connects(usize),
     Publish(usize),
     /// The kernel's timer.
@@ -76,6 +76,18 @@ pub(super) enum Event {
         worker: usize,
         number: u64,
     },
+    /// What the journal held leaves for a worker.
+    Leaves {
+        worker: usize,
+        connection: u32,
+        word: Word,
+    },
+    /// The kernel is told that something has left.
+    Left {
+        worker: usize,
+        connection: u32,
+        tag: Tag,
+    },
     /// A worker looks whether it should report.
     ReportDue {
         worker: usize,
@@ -94,6 +106,8 @@ struct Seat {
     /// When the last word in each direction arrives.
     to: Time,
     from: Time,
+    /// What is sent before then waits for the journal.
+    held_until: Time,
 }
 
 pub(super) struct World<'a> {
@@ -117,6 +131,8 @@ pub(super) struct World<'a> {
     owner: Vec<u32>,
     pub(super) undone: usize,
     asked: Vec<Asked>,
+    /// The write of the journal that began last, or will as soon as the one before it ends: when it begins and ends.
+    write: (Time, Time),
 }
 
 /// One run. A scenario and a strategy say all: it is the same every time.
@@ -143,7 +159,15 @@ impl<'a> World<'a> {
         let jobs = scenario.jobs();
         let (count, now) = (jobs.len(), time(0.0));
         let workers = scenario.workers.len();
-        let seat = |_| Seat { session: None, connection: 0, unsettled: 0, idle_since: now, to: now, from: now };
+        let seat = |_| Seat {
+            session: None,
+            connection: 0,
+            unsettled: 0,
+            idle_since: now,
+            to: now,
+            from: now,
+            held_until: now,
+        };
         World {
             scenario,
             jobs,
@@ -158,6 +182,7 @@ impl<'a> World<'a> {
                 scenario.ordered,
                 scenario.keys,
                 workers,
+                scenario.sync > 0.0,
                 Random::new(scenario.seed).draw(),
                 now,
             ),
@@ -171,6 +196,7 @@ impl<'a> World<'a> {
             owner: vec![u32::MAX; count],
             undone: count,
             asked: Vec::new(),
+            write: (now, now),
         }
     }
 
@@ -198,7 +224,7 @@ impl<'a> World<'a> {
             }
         }
         if scenario.churn.is_some() {
-            self.at(time(scenario.quiet), Event::Leaves(0));
+            self.at(time(scenario.quiet), Event::Quits(0));
         }
         if let Some(first) = self.jobs.first() {
             self.at(time(first.at), Event::Publish(0));
@@ -242,6 +268,18 @@ impl<'a> World<'a> {
             }
             Event::Arrives { worker, connection, word } => self.arrives(worker, connection, word),
             Event::Said { worker, connection, word } => self.said(worker, connection, word),
+            Event::Leaves { worker, connection, word } => {
+                if self.seats[worker].connection == connection {
+                    let at = self.arrival(worker, true);
+                    self.at(at, Event::Arrives { worker, connection, word });
+                }
+            }
+            Event::Left { worker, connection, tag } => {
+                let seat = &self.seats[worker];
+                if let Some(session) = seat.session.filter(|_| seat.connection == connection) {
+                    self.broker.left(session, tag, self.now);
+                }
+            }
             Event::Done { worker, number } => self.handler_done(worker, number),
             Event::ReportDue { worker } => self.report_due(worker),
             Event::Measure => {
@@ -260,7 +298,7 @@ impl<'a> World<'a> {
                     self.connect(worker);
                 }
             }
-            Event::Leaves(number) => self.churn(number),
+            Event::Quits(number) => self.churn(number),
             Event::Incident(index) => self.incident(index),
             Event::IncidentEnds(index) => {
                 let Incident { what, worker, .. } = self.scenario.incidents[index];
@@ -308,7 +346,7 @@ impl<'a> World<'a> {
             self.clients[worker].alive = true;
             self.after(churn.away, Event::Connects(worker));
         }
-        self.at(time(self.scenario.quiet + (number + 1) as f64 / churn.rate), Event::Leaves(number + 1));
+        self.at(time(self.scenario.quiet + (number + 1) as f64 / churn.rate), Event::Quits(number + 1));
     }
 
     /// A worker is at the broker.
@@ -378,9 +416,24 @@ impl<'a> World<'a> {
     }
 
     fn send(&mut self, worker: usize, word: Word) {
-        let connection = self.seats[worker].connection;
+        let Seat { connection, held_until, .. } = self.seats[worker];
+        if held_until > self.now {
+            return self.at(held_until, Event::Leaves { worker, connection, word });
+        }
         let at = self.arrival(worker, true);
         self.at(at, Event::Arrives { worker, connection, word });
+    }
+
+    /// When what is written down now is safe: one write at a time, and what comes meanwhile is in the next.
+    fn is_safe_at(&mut self) -> Time {
+        let (begins, ends) = self.write;
+        let sync = span(self.scenario.sync);
+        if self.now >= ends {
+            self.write = (self.now, self.now + sync);
+        } else if self.now >= begins {
+            self.write = (ends, ends + sync);
+        }
+        self.write.1
     }
 
     /// A worker says something on a connection that may be gone.
@@ -426,10 +479,17 @@ impl<'a> World<'a> {
     fn heed(&mut self) {
         let mut asked = std::mem::take(&mut self.asked);
         self.broker.asked(&mut asked);
+        let holds = self.scenario.sync > 0.0 && asked.iter().any(|asked| matches!(asked, Asked::Hold { .. }));
+        let safe_at = if holds { self.is_safe_at() } else { self.now };
         for asked in &asked {
             match *asked {
                 Asked::Deliver { worker, job, tag, redelivered } => self.deliver(worker, job, tag, redelivered),
                 Asked::Release { worker, tag } => self.send(worker, Word::Released(tag)),
+                Asked::Hold { worker } => self.seats[worker].held_until = safe_at,
+                Asked::Tell { worker, tag } => {
+                    let Seat { connection, held_until, .. } = self.seats[worker];
+                    self.at(held_until, Event::Left { worker, connection, tag });
+                }
                 Asked::Close { worker, why } => {
                     self.outcome.stalls += usize::from(why == CloseReason::Stalled);
                     self.send(worker, Word::Closed);

@@ -1,7 +1,8 @@
 //! What must hold whatever it takes.
 
-use thalweg_bench::sim::rows::{churn, condition, exactly_once};
-use thalweg_bench::sim::scenario::{Acks, Reports};
+use thalweg_bench::sim::limit::limit;
+use thalweg_bench::sim::rows::{churn, condition, exactly_once, journaled};
+use thalweg_bench::sim::scenario::{Acks, Law, Reports};
 use thalweg_bench::sim::table::{Verdict, rules};
 use thalweg_bench::sim::{Scenario, run};
 use thalweg_kernel::GroupStrategy;
@@ -18,6 +19,37 @@ fn an_exactly_once_message_never_reaches_a_second_member_whenever_it_is_recorded
     for acks in [Acks::Processed, Acks::Recorded, Acks::Receipt] {
         let scenario = Scenario { messages: 8_000, ..exactly_once(acks) };
         assert_eq!(run(&scenario, GroupStrategy::Adaptive).moved, 0, "{acks:?}");
+    }
+}
+
+/// Mean and 99th percentile of exactly-once messages with a journal that takes so long, as multiples of the limit: of the
+/// one that needs no journal, and of the one that waits for it before PUBLISH and before PUBREL, each time for a write
+/// and half of the one that is under way.
+fn journaled_ratios(acks: Acks, sync: f64) -> [f64; 4] {
+    let mut sums = [0.0; 4];
+    for seed in [101, 102, 103] {
+        let scenario = Scenario { seed, messages: 10_000, ..journaled(acks, Law::Exponential, sync) };
+        let (got, bound) = (run(&scenario, GroupStrategy::Adaptive), limit(&scenario));
+        assert_eq!((got.moved, got.lost, got.processed_twice), (0, 0, 0), "{acks:?} {sync}");
+        assert!(got.exposed <= 2, "{acks:?} {sync}: {} at one member", got.exposed);
+        let waits = 3.0 * sync;
+        let ratios = [got.mean / bound.mean, got.p99 / bound.p99];
+        let with_waits = [got.mean / (bound.mean + waits), got.p99 / (bound.p99 + waits)];
+        sums.iter_mut().zip(ratios.into_iter().chain(with_waits)).for_each(|(sum, ratio)| *sum += ratio / 3.0);
+    }
+    println!("{acks:?} {sync}: {:.2} {:.2}, with its waits {:.2} {:.2}", sums[0], sums[1], sums[2], sums[3]);
+    sums
+}
+
+#[test]
+fn what_the_journal_takes_is_nobodys_work() {
+    for acks in [Acks::Processed, Acks::Recorded] {
+        for sync in [0.0, 0.000_4, 0.001, 0.002] {
+            let [mean, p99, mean_waiting, p99_waiting] = journaled_ratios(acks, sync);
+            let is_quick = sync < 0.000_5;
+            assert!(!is_quick || (mean <= 1.20 && p99 <= 1.20), "{acks:?} {sync}: {mean} {p99}");
+            assert!(mean_waiting <= 1.40 && p99_waiting <= 1.40, "{acks:?} {sync}: {mean_waiting} {p99_waiting}");
+        }
     }
 }
 

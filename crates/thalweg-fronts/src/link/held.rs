@@ -3,7 +3,8 @@
 use super::Links;
 use crate::batch::Batch;
 use crate::coap::Told;
-use thalweg_kernel::{CloseReason, Effects};
+use thalweg_kernel::{CloseReason, Effects, Kernel};
+use thalweg_model::Time;
 
 impl Links {
     /// The records that were persisted since this was last asked, if there are any or if anything waits for them; the
@@ -47,6 +48,9 @@ impl Links {
     #[cold]
     pub(super) fn batch_was_cut(&mut self, cut: u64) {
         let number = self.batch.number();
+        for (batch, ..) in self.leaving.iter_mut().rev().take_while(|(batch, ..)| *batch >= cut) {
+            *batch = number;
+        }
         for at in (0..self.holding.len()).rev() {
             let (batch, id) = self.holding[at];
             if batch < cut {
@@ -108,6 +112,19 @@ impl Links {
                 link.held.pop_front();
             }
             self.mark_dirty(id);
+        }
+        while let Some(&(_, id, tag)) = self.leaving.front().filter(|(batch, ..)| *batch <= number) {
+            self.leaving.pop_front();
+            self.left.push((id, tag));
+        }
+    }
+
+    /// Tells the kernel which deliveries it asked about may leave since [`Links::complete`].
+    pub fn tell_left(&mut self, now: Time, kernel: &mut Kernel) {
+        for (id, tag) in std::mem::take(&mut self.left) {
+            if let Some(session) = self.get(id).and_then(|link| link.session) {
+                kernel.delivery_left(session, tag, now);
+            }
         }
     }
 }

@@ -291,10 +291,12 @@ impl Net {
                 self.shards[to].commits.on_stored(shard, mail);
             }
         }
-        for Shard { links, commits, .. } in &mut self.shards {
+        let now = self.now;
+        for Shard { links, commits, kernel, .. } in &mut self.shards {
             let completed = if self.is_careless { commits.complete_blindly() } else { commits.complete() };
             if let Some(number) = completed {
                 links.complete(number);
+                links.tell_left(now, kernel);
                 self.is_completed = true;
             }
         }

@@ -8,7 +8,7 @@ use super::report::Credible;
 use super::reporting::Reporting;
 use super::residual::Residual;
 use super::service::{SHORTEST, Service, SizeLaw};
-use super::{Choice, Head, MemberView, Parcel, Place, Signal, Terms, length, seconds};
+use super::{Choice, Head, MemberView, Parcel, Place, Signal, Step, Terms, length, seconds};
 use smallvec::SmallVec;
 use thalweg_model::{Span, Time};
 
@@ -288,7 +288,7 @@ impl Adaptive {
         self.turned(place, true, |member| {
             if settles {
                 let alone = member.out.is_empty();
-                member.out.push_back(Out { tag, sent: now, factor, size, alone, again });
+                member.out.push_back(Out { tag, sent: now, factor, size, alone, again, recorded: None });
                 member.ahead += factor;
             }
             if member.signal != Signal::Acknowledges || !settles {
@@ -324,8 +324,32 @@ impl Adaptive {
         self.mark(place);
     }
 
+    pub(super) fn stepped(&mut self, place: Place, tag: u64, step: Step, now: Time) -> bool {
+        let at = seconds(now);
+        let Some(member) = self.get_mut(place) else { return false };
+        match step {
+            Step::Left => member.left(tag, at),
+            Step::Released => member.released(tag, at),
+            Step::Recorded => {
+                let Some(before) = member.recorded(tag, at) else { return false };
+                if member.handshake.works_first() {
+                    member.handshake.recorded(tag, before, at);
+                    return self.is_done(place, tag, at);
+                }
+            }
+        }
+        false
+    }
+
     pub(super) fn acknowledged(&mut self, place: Place, tag: u64, now: Time) -> bool {
         let now = seconds(now);
+        let Some(member) = self.get_mut(place) else { return false };
+        let (last, way) = (member.last, member.way);
+        member.handshake.completed(tag, last, way, now) || self.is_done(place, tag, now)
+    }
+
+    /// A member is done with a message.
+    fn is_done(&mut self, place: Place, tag: u64, now: f64) -> bool {
         let mut taken = None;
         self.turned(place, false, |member| taken = member.take(tag));
         let Some((_, out)) = taken else { return false };
@@ -339,6 +363,12 @@ impl Adaptive {
         let took = (completed - (out.sent + member.way).max(member.last)).max(0.0);
         let sojourn = (completed - out.sent - member.way).max(0.0);
         let waited = member.last > out.sent + member.way;
+        if let Some((_, before)) = out.recorded
+            && !out.again
+            && !member.handshake.works_first()
+        {
+            member.handshake.learn(before, took - before);
+        }
         if out.alone && (member.out.is_empty() || member.parallel.found) {
             member.parallel.alone(sojourn);
         } else if waited {
@@ -424,7 +454,7 @@ impl Adaptive {
             member.set_window(deviation);
             // What is known of members that work on several at once is the time between two messages.
             let handlers = if member.parallel.found { 1.0 } else { member.handlers() };
-            self.served += handlers / (member.service + 2.0 * member.way);
+            self.served += handlers / (member.service + 2.0 * member.way + member.handshake.journal());
             order.push((member.service + member.way, handlers / member.service, handlers, place as Place));
             if member.signal != Signal::Acknowledges {
                 self.others.push(place as Place);
@@ -467,8 +497,8 @@ impl Adaptive {
             again: head.again,
             queued,
             factor: self.sizes.factor(head.size),
-            // What cannot be taken back is not given ahead.
-            level: if head.once { 0 } else { (queued / (theta * count)) as u32 },
+            // What cannot be taken back is not given ahead, unless the journal's time would be idle time.
+            level: ((queued / (theta * count)) as u32).min(if head.once { 1 } else { u32::MAX }),
             pressing: if head.once { 0 } else { (0.05 * queued / count) as u32 },
             variation: self.variation(),
         }
@@ -486,8 +516,11 @@ impl Adaptive {
             return false;
         }
         let count = member.out.len() as u32;
-        if view.once && f64::from(count) >= member.handlers() {
-            return false;
+        if view.once {
+            let ahead = member.handshake.ahead(member.service, pass > 0 && view.level > 0);
+            if f64::from(count) >= member.handlers() + f64::from(ahead) {
+                return false;
+            }
         }
         match member.signal {
             Signal::Silent => count < member.terms.window_max,

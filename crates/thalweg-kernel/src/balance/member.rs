@@ -1,5 +1,6 @@
 //! One member of an adaptive group: when would a message sent now begin there?
 
+use super::handshake::Handshake;
 use super::parallel::Parallel;
 use super::reporting::{Law, Reporting};
 use super::residual::Residual;
@@ -37,6 +38,8 @@ pub(super) struct Out {
     pub(super) alone: bool,
     /// Another member had it before.
     pub(super) again: bool,
+    /// Exactly once: when it was recorded, and the seconds of work until then.
+    pub(super) recorded: Option<(f64, f64)>,
 }
 
 /// One member.
@@ -56,6 +59,7 @@ pub(super) struct Member {
     pub(super) service: f64,
     pub(super) reporting: Reporting,
     pub(super) parallel: Parallel,
+    pub(super) handshake: Handshake,
     recent: [f32; RECENT],
     recent_count: usize,
     /// Window without backlog, and what it may grow by.
@@ -89,6 +93,7 @@ impl Member {
             service: typical,
             reporting: Reporting::new(now, length(terms.report_every).max(0.001)),
             parallel: Parallel::default(),
+            handshake: Handshake::default(),
             recent: [0.0; RECENT],
             recent_count: 0,
             base: 1,
@@ -136,7 +141,7 @@ impl Member {
     /// Works the window out anew.
     pub(super) fn set_window(&mut self, deviation: f64) {
         let handlers = self.handlers();
-        let ratio = (2.0 * self.way * handlers / self.service).min(1e5);
+        let ratio = ((2.0 * self.way + self.handshake.journal()) * handlers / self.service).min(1e5);
         let first = if handlers > 1.0 { (2.5 * handlers).ceil() } else { 1.0 };
         let network = (ratio + 0.5).floor();
         // Where nobody has measured the network, it is there all the same.
@@ -269,6 +274,38 @@ impl Member {
             Signal::Acknowledges => Signal::Acknowledges,
             _ if quantile(5) > back => Signal::Acknowledges,
             _ => instead,
+        }
+    }
+
+    /// An exactly-once delivery has left: what it waited for was no work.
+    pub(super) fn left(&mut self, tag: u64, now: f64) {
+        let Some(out) = self.out.iter_mut().find(|out| out.tag == tag) else { return };
+        self.handshake.was_held((now - out.sent).max(0.0));
+        out.sent = now;
+    }
+
+    /// An exactly-once delivery is recorded. The way back and forth that follows is no work: it is as if the message had
+    /// been sent later. Returns the seconds of work until then.
+    pub(super) fn recorded(&mut self, tag: u64, now: f64) -> Option<f64> {
+        let (way, last) = (self.way, self.last);
+        let out = self.out.iter_mut().find(|out| out.tag == tag && out.recorded.is_none())?;
+        let before = (now - way - (out.sent + way).max(last)).max(0.0);
+        out.recorded = Some((now, before));
+        if !self.handshake.works_first() {
+            out.sent += 2.0 * way;
+        }
+        Some(before)
+    }
+
+    /// The release of an exactly-once delivery has left.
+    pub(super) fn released(&mut self, tag: u64, now: f64) {
+        if self.handshake.released(tag, now) {
+            return;
+        }
+        if let Some(out) = self.out.iter_mut().find(|out| out.tag == tag)
+            && let Some((recorded, _)) = out.recorded
+        {
+            out.sent += (now - recorded).max(0.0);
         }
     }
 

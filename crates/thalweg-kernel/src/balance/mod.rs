@@ -7,12 +7,14 @@
 //! `strategy` has the names. `turns` are strategies that need no estimate, `score` is the thesis's. `adaptive` is ours:
 //! messages stay in the group's queue until the member that will finish first is about to be free; `member` says when
 //! that is, from `service` (how long messages take), `residual` (how long one that has begun still takes), `reporting`
-//! and `work` (what is left at members that do not acknowledge), `parallel` (several handlers, declared or not). `rank`
+//! and `work` (what is left at members that do not acknowledge), `parallel` (several handlers, declared or not),
+//! `handshake` (exactly-once messages: the step in which a member works, and what the journal takes). `rank`
 //! keeps members in the order of their speed and `fewest` in that of their unsettled deliveries, so that a choice looks
 //! at few.
 
 mod adaptive;
 mod fewest;
+mod handshake;
 mod member;
 mod parallel;
 mod rank;
@@ -145,6 +147,17 @@ pub struct MemberView {
     pub round_trip: Span,
 }
 
+/// Where an exactly-once message stands between being sent and being acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It has left: until then it waited for the journal.
+    Left,
+    /// The member has recorded it.
+    Recorded,
+    /// The release has left: until then it waited for the journal.
+    Released,
+}
+
 /// A group's choice of members. What happens must be told in the order of time.
 pub struct Balancer(Kind);
 
@@ -214,6 +227,14 @@ impl Balancer {
             Kind::Turns(turns) => turns.settled(place),
             Kind::Score(_) => true,
             Kind::Adaptive(adaptive) => adaptive.acknowledged(place, tag, now),
+        }
+    }
+
+    /// An exactly-once message that was sent under that tag has come so far. True if its member may have the next one.
+    pub fn stepped(&mut self, place: Place, tag: u64, step: Step, now: Time) -> bool {
+        match &mut self.0 {
+            Kind::Adaptive(adaptive) => adaptive.stepped(place, tag, step, now),
+            _ => false,
         }
     }
 

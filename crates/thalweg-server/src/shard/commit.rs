@@ -310,6 +310,7 @@ impl Shard {
         self.commits.progress();
         if self.commits.completed > before {
             self.links.complete(self.commits.completed);
+            self.links.tell_left(crate::clock::now(), &mut self.kernel);
         }
         let safe = self.commits.safe;
         let all_is_safe = self.commits.last_number() <= safe && self.links.batch_len() == 0;
