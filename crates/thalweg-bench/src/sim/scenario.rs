@@ -1,6 +1,6 @@
 //! What is simulated: workers, work, arrivals, and what happens to them. Times are seconds.
 
-use thalweg_kernel::OrderKey;
+use thalweg_kernel::{OrderKey, SettlesWhen};
 use thalweg_model::Reliability;
 
 use super::random::Random;
@@ -95,6 +95,8 @@ pub struct Worker {
     pub counts_to: u64,
     /// Its weight, if it names one.
     pub weight: Option<u16>,
+    /// When it acknowledges, as it says.
+    pub says: Option<SettlesWhen>,
 }
 
 /// Something that happens to a worker.
@@ -202,6 +204,7 @@ pub fn worker(mean: f64) -> Worker {
         wakes: 0.0,
         counts_to: u64::MAX,
         weight: None,
+        says: None,
     }
 }
 

@@ -360,6 +360,7 @@ impl<'a> World<'a> {
             weight: spec.weight,
             concurrency: (spec.declares && spec.handlers > 1).then_some(spec.handlers as u16),
             report_every: every.map(span),
+            settles: spec.says,
             ..WorkTerms::default()
         };
         let seat = &mut self.seats[worker];

@@ -2,10 +2,10 @@
 
 use thalweg_bench::sim::limit::limit;
 use thalweg_bench::sim::rows::{churn, condition, exactly_once, journaled};
-use thalweg_bench::sim::scenario::{Acks, Law, Reports};
+use thalweg_bench::sim::scenario::{Acks, Law, Reports, Worker};
 use thalweg_bench::sim::table::{Verdict, rules};
 use thalweg_bench::sim::{Scenario, run};
-use thalweg_kernel::GroupStrategy;
+use thalweg_kernel::{GroupStrategy, SettlesWhen};
 
 #[test]
 fn liars_nobodys_word_exactly_once_and_churn_are_within_their_bars() {
@@ -50,6 +50,32 @@ fn what_the_journal_takes_is_nobodys_work() {
             assert!(!is_quick || (mean <= 1.20 && p99 <= 1.20), "{acks:?} {sync}: {mean} {p99}");
             assert!(mean_waiting <= 1.40 && p99_waiting <= 1.40, "{acks:?} {sync}: {mean_waiting} {p99_waiting}");
         }
+    }
+}
+
+/// What the first of five members got of 6,000 messages, in percent: the others take 10 ms.
+fn share_of_first(change: impl Fn(&mut Worker)) -> f64 {
+    let mut scenario = Scenario { messages: 6_000, ..Scenario::base(0.6, 5, 1.0) };
+    scenario.workers.iter_mut().for_each(|worker| worker.says = Some(SettlesWhen::Processed));
+    change(&mut scenario.workers[0]);
+    let got = run(&scenario, GroupStrategy::Adaptive);
+    assert_eq!(got.lost, 0);
+    100.0 * got.shares[0] as f64 / 6_000.0
+}
+
+#[test]
+fn who_acknowledges_on_receipt_gets_no_more_for_saying_otherwise() {
+    let liar = share_of_first(|worker| worker.acks = Acks::Receipt);
+    let honest = share_of_first(|worker| (worker.acks, worker.says) = (Acks::Receipt, None));
+    let equal = share_of_first(|_| {});
+    println!("on receipt: {liar:.1} % with the word, {honest:.1} % without; as fast as the others {equal:.1} %");
+    assert!(liar < 30.0, "{liar} %");
+    assert!((18.0..24.0).contains(&equal), "{equal} %");
+    // Five times and twice as fast, and believed: more than an equal share.
+    for (mean, least) in [(0.002, 40.0), (0.005, 30.0)] {
+        let fast = share_of_first(|worker| worker.mean = mean);
+        println!("{mean}: {fast:.1} %");
+        assert!(fast > least, "{mean}: {fast} %");
     }
 }
 

@@ -223,14 +223,21 @@ impl Member {
         self.signal == Signal::Reports && self.reporting.is_suspended(&self.law(variation), now)
     }
 
+    /// Whether it says that it acknowledges when it is done.
+    fn says_done(&self) -> bool {
+        self.terms.when_done == Some(true)
+    }
+
     /// Whether it may be that its acknowledgements come on receipt: most of the first took no longer than an answer takes.
     /// Until that is judged they say nothing of how long it works.
     pub(super) fn is_doubtful(&self) -> bool {
-        if self.recent_count >= JUDGED_FIRST || self.terms.when_done.is_some() || self.signal != Signal::Acknowledges {
+        let judged_first = if self.says_done() { RECENT } else { JUDGED_FIRST };
+        if self.recent_count >= judged_first || self.signal != Signal::Acknowledges {
             return false;
         }
+        let late = if self.says_done() { ANSWERS } else { ANSWERS_LATE };
         let seen = self.recent.get(..self.recent_count).unwrap_or_default();
-        2 * seen.iter().filter(|took| f64::from(**took) < ANSWERS_LATE).count() > seen.len()
+        2 * seen.iter().filter(|took| f64::from(**took) < late).count() > seen.len()
     }
 
     /// An acknowledgement took so long beyond the network's time, where a message takes `typical` in the group. Whether
@@ -240,12 +247,14 @@ impl Member {
             *slot = sojourn as f32;
         }
         self.recent_count += 1;
-        match self.terms.when_done {
-            Some(true) => return Signal::Acknowledges,
-            Some(false) => return if self.reporting.last.is_some() { Signal::Reports } else { Signal::Silent },
-            None => {}
+        if self.terms.when_done == Some(false) {
+            return if self.reporting.last.is_some() { Signal::Reports } else { Signal::Silent };
         }
-        if self.recent_count < JUDGED_FIRST || !self.recent_count.is_multiple_of(JUDGED_EVERY) {
+        // A word is believed for longer, and against what is merely unusual, but not against what an answer takes.
+        let says_done = self.says_done();
+        if self.recent_count < (if says_done { RECENT } else { JUDGED_FIRST })
+            || !self.recent_count.is_multiple_of(JUDGED_EVERY)
+        {
             return self.signal;
         }
         let mut seen = self.recent;
@@ -257,7 +266,7 @@ impl Member {
         // A network alone is off by little more than its usual jitter, and at times by a multiple. A peer takes up to a
         // millisecond to answer; that it works twenty times as fast as is usual, it can only claim.
         let off = |times: f64| RECEIPT + times * self.jitter;
-        let slow = (UNUSUAL * typical).clamp(ANSWERS, ANSWERS_LATE);
+        let slow = if says_done { ANSWERS } else { (UNUSUAL * typical).clamp(ANSWERS, ANSWERS_LATE) };
         let silent = (off(1.5).max(slow), off(4.0).max(2.0 * slow), off(3.0).max(3.0 * slow));
         let reported = self.reporting.each;
         let (half, most, back, instead) = if reported > 0.0 && self.reporting.last.is_some() {
@@ -370,10 +379,22 @@ mod tests {
             member.judge(took, 0.010);
             assert!(!member.is_doubtful());
         }
-        // And who says that it acknowledges when it is done.
-        let mut member = Member::new(Terms { when_done: Some(true), ..Terms::default() }, 1, 0.010, 0.0);
-        member.judge(0.0003, 0.010);
-        assert!(!member.is_doubtful());
+    }
+
+    #[test]
+    fn a_word_counts_against_what_is_unusual_and_not_against_what_an_answer_takes() {
+        let seen = |when_done, took| {
+            let mut member = Member::new(Terms { when_done, ..Terms::default() }, 1, 0.020, 0.0);
+            for _ in 0..100 {
+                member.signal = member.judge(took, 0.020);
+            }
+            member.signal
+        };
+        assert_eq!(seen(Some(true), 0.0003), Signal::Silent);
+        assert_eq!(seen(Some(true), 0.0007), Signal::Acknowledges);
+        assert_eq!(seen(None, 0.0007), Signal::Silent);
+        assert_eq!(seen(None, 0.0020), Signal::Acknowledges);
+        assert_eq!(seen(Some(false), 0.0020), Signal::Silent);
     }
 
     #[test]
