@@ -6,6 +6,7 @@ use thalweg_model::Reliability;
 use thalweg_mqtt::load::{CONCURRENCY_PROPERTY, ORDER_PROPERTY, SETTLES_PROPERTY, WEIGHT_PROPERTY};
 use thalweg_mqtt::{QoS, ReportRules};
 
+use crate::sim::random::Random;
 use crate::sim::scenario::{Acks, Reports, Scenario, Worker};
 
 /// One thing to run.
@@ -73,6 +74,36 @@ pub fn rules(worker: &Worker) -> Option<ReportRules> {
         Reports::Events(seconds) => Some(ReportRules { on_events: true, ..every(seconds) }),
     }
 }
+
+impl Cell {
+    /// The longest interval between two reports of one worker, in seconds; 0 if none of them reports.
+    pub fn report_every(&self) -> f64 {
+        longest_interval(&self.scenario.workers)
+    }
+
+    /// Seconds after the first at which each worker connects. Workers that report are somewhere in their interval, which
+    /// the seed draws: when they connect is when they count from. The others come a millisecond apart.
+    pub fn starts(&self) -> Vec<f64> {
+        let mut random = Random::new(self.scenario.seed ^ PHASES);
+        let every = self.report_every();
+        let workers = 0..self.scenario.workers.len();
+        workers.map(|at| if every > 0.0 { every * random.unit() } else { at as f64 * CONNECT_GAP }).collect()
+    }
+}
+
+/// The longest interval between two reports, in seconds; 0 if nobody reports.
+pub fn longest_interval(workers: &[Worker]) -> f64 {
+    let every = |worker: &Worker| match worker.reports {
+        Reports::Never => 0.0,
+        Reports::Every(every) | Reports::Events(every) | Reports::Idle(every) | Reports::Wild(every) => every,
+    };
+    workers.iter().map(every).fold(0.0, f64::max)
+}
+
+/// Makes the draw of phases another than that of arrivals.
+const PHASES: u64 = 0x5048_4153_4553;
+/// Seconds between the connections of two workers that do not report.
+const CONNECT_GAP: f64 = 0.001;
 
 /// The terms on which such a worker works, as user properties.
 pub fn words(worker: &Worker, scenario: &Scenario) -> Vec<(&'static str, String)> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::Reliability;
 
-use super::cell::Cell;
+use super::cell::{Cell, longest_interval};
 use crate::sim::limit::limit;
 use crate::sim::random::Random;
 use crate::sim::scenario::{Arrivals, Law, Reports, Scenario, What, Worker, worker};
@@ -203,8 +203,6 @@ impl Plan<'_> {
             return;
         }
         let seed = self.seed + u64::from(repeat) - 1;
-        // Reports and messages must not be in step, and not the same way each time.
-        let quiet = scenario.quiet + 0.5 * Random::new(seed).unit();
         let told = |worker: &mut Worker| match (variant.acks, variant.events, worker.reports) {
             (true, _, _) => {
                 (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
@@ -213,6 +211,9 @@ impl Plan<'_> {
             _ if variant.silent => worker.reports = Reports::Never,
             _ => {}
         };
+        // Reports and messages must not be in step, and not the same way each time; and everybody has reported before the
+        // first message comes.
+        let quiet = scenario.quiet + longest_interval(&scenario.workers) + 0.5 * Random::new(seed).unit();
         let mut scenario = Scenario { quiet, seed, ..scenario }.each(told);
         if variant.acks {
             scenario.reliability = Reliability::AtLeastOnce;
@@ -277,7 +278,7 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
     let lasts = match budget {
         Budget::Quick if every > 2.0 => return None,
         Budget::Quick => 15.0,
-        // Before the first report nobody knows anything; that must not be most of the time.
+        // A few intervals at least, so that the phases that were drawn are not all that counts.
         _ if every > 2.0 => 165.0,
         _ if every > 0.5 => 60.0,
         _ => 30.0,
@@ -333,6 +334,30 @@ mod tests {
         };
         assert_eq!(names(1), names(1));
         assert_ne!(names(1), names(2));
+    }
+
+    #[test]
+    fn workers_start_somewhere_in_their_interval_and_have_reported_before_the_first_message() {
+        let cells = cells(Budget::Standard, &[Part::Core], Some(12), 101, &["10.44ms score".to_owned()]);
+        let mut phases: Vec<f64> = Vec::new();
+        for cell in cells.iter().filter(|cell| cell.scenario_name == "S2" && cell.variant == "score") {
+            let starts = cell.starts();
+            assert_eq!(starts, cell.starts(), "the seed says all");
+            assert!(starts.iter().all(|start| (0.0..1.0).contains(start)), "{starts:?}");
+            // Time begins when the last one has joined; each reports within its interval after that.
+            assert!(cell.scenario.jobs()[0].at >= cell.report_every(), "{}", cell.scenario.jobs()[0].at);
+            phases.push((starts[0] - starts[1]).rem_euclid(1.0));
+        }
+        assert_eq!(phases.len(), 12);
+        let below_half = phases.iter().filter(|phase| **phase < 0.5).count();
+        assert!((2..=10).contains(&below_half), "{phases:?}");
+        // Who does not report has nothing to be in step with.
+        let silent = cells_like("score+silent");
+        assert!(silent.iter().all(|cell| cell.starts() == [0.0, 0.001, 0.002]));
+    }
+
+    fn cells_like(word: &str) -> Vec<Cell> {
+        cells(Budget::Quick, &[Part::Core], Some(1), 101, &[word.to_owned()])
     }
 
     #[test]

@@ -160,11 +160,11 @@ impl Stage {
             Err(error) => return self.fail(format!("the publisher cannot connect: {error}")),
         }
         let late: Vec<usize> = self.cell.scenario.incidents.iter().filter_map(joins).collect();
-        for (worker, it) in self.workers.iter_mut().enumerate() {
+        // One after the other: to connect takes time, in which nobody else is served.
+        for (worker, (it, start)) in self.workers.iter_mut().zip(self.cell.starts()).enumerate() {
             it.is_gone = late.contains(&worker);
             if !it.is_gone {
-                // One after the other: to connect takes time, in which nobody else is served.
-                around.later.push((around.now + worker as u64 * CONNECT_GAP, Due::Connect(worker)));
+                around.later.push((around.now + (start * 1e9) as u64, Due::Connect(worker)));
             }
         }
     }
@@ -686,8 +686,6 @@ fn travel(line: Option<&Line>, number: usize, around: &mut Around<'_>) {
     }
 }
 
-/// Between the connections of two workers, in nanoseconds.
-const CONNECT_GAP: u64 = 1_000_000;
 /// How long what was published may take to be processed after the last message.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a worker that lost its connection waits before it makes a new one.

@@ -123,6 +123,16 @@ impl fmt::Display for Stat {
     }
 }
 
+impl Stat {
+    /// The mean with its interval, and the least and greatest of the repeats: start-ups differ, and one says little.
+    pub fn spread(&self) -> String {
+        match self.count {
+            0 | 1 => self.to_string(),
+            _ => format!("{self} ({} to {})", short(self.range.0), short(self.range.1)),
+        }
+    }
+}
+
 /// A number with as many digits as anybody wants.
 pub fn short(number: f64) -> String {
     match number.abs() {
