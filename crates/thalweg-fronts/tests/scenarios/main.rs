@@ -10,6 +10,7 @@ mod world;
 
 mod access;
 mod durability;
+mod group_meetings;
 mod groups;
 mod limits;
 mod load;
