@@ -322,14 +322,12 @@ fn in_turn(trial: &Trial) -> bool {
     is_whole && members.iter().zip(members.iter().skip(count)).all(|(one, next)| one == next)
 }
 
-/// Whether a mean is at most `bar`: all of its interval is, or it is under the condition that start-ups are averaged.
+/// Whether a mean is at most `bar`. Where its interval is not, the repeats do not tell.
 fn within(wait: &Stat, bar: f64) -> Ruling {
     let above = if wait.half.is_finite() { wait.mean + wait.half } else { wait.mean };
     match wait.mean <= bar {
         true if above <= bar => Ruling::Reproduced,
-        true => {
-            Ruling::Under(format!("on average; the interval of {} repeats reaches {} ms", wait.count, short(above)))
-        }
+        true => Ruling::NotJudged(format!("the interval of {} repeats reaches {} ms", wait.count, short(above))),
         false => Ruling::Not(format!("above {bar} ms")),
     }
 }
@@ -411,7 +409,7 @@ mod tests {
         // One start-up in three is far above it: the mean is not, and is not known so well.
         let (ours, ruling) = of(&[8, 9, 40]);
         assert!(ours.ends_with("(8.00 to 40.0) ms"), "{ours}");
-        assert!(matches!(ruling, Ruling::Under(_)), "{ruling:?}");
+        assert!(matches!(ruling, Ruling::NotJudged(_)), "{ruling:?}");
         let (_, ruling) = of(&[18, 19, 43]);
         assert_eq!(ruling, Ruling::Not("above 20 ms".to_owned()));
     }
