@@ -113,6 +113,17 @@ impl Permissions {
         Permissions(self.0 | permission as u8)
     }
 
+    /// What a set from the time before there was [`Permission::Take`] means now: who might receive might take, and all
+    /// there was is all there is.
+    fn with_take(self) -> Self {
+        const ALL_BEFORE: u8 = 1 | 2 | 4;
+        match self.0 {
+            all if all & ALL_BEFORE == ALL_BEFORE => Permissions::ALL,
+            _ if self.contains(Permission::Receive) => self.with(Permission::Take),
+            _ => self,
+        }
+    }
+
     /// Whether `permission` is in the set.
     pub const fn contains(self, permission: Permission) -> bool {
         self.0 & permission as u8 != 0
@@ -224,13 +235,24 @@ impl Access {
         self.own
     }
 
-    /// The rules the peer brought itself, in a form that [`Access::from_own_rules`] understands; nothing if the operator's
-    /// rules decide.
-    pub fn own_rules(&self) -> Vec<u8> {
-        let Some(judged) = self.judged.as_ref().filter(|_| self.own) else {
-            return if self.own { vec![ALLOW_ALL] } else { Vec::new() };
+    /// The tenant, and the rules the peer brought itself, in a form that [`Access::restored`] understands; nothing if it is
+    /// the default tenant and the operator's rules decide.
+    pub fn written(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if !self.tenant().is_empty() {
+            bytes.push(IN_TENANT);
+            // Part of addresses, so it is no longer than those may be.
+            bytes.extend_from_slice(&(self.tenant().len() as u16).to_le_bytes());
+            bytes.extend_from_slice(self.tenant().as_bytes());
+        }
+        if !self.own {
+            return bytes;
+        }
+        let Some(judged) = &self.judged else {
+            bytes.push(ALLOW_ALL);
+            return bytes;
         };
-        let mut bytes = vec![if judged.otherwise == Otherwise::Allow { ALLOW_ALL } else { DENY_ALL }];
+        bytes.push(if judged.otherwise == Otherwise::Allow { ALLOW_ALL } else { DENY_ALL });
         for compiled in std::iter::once(&judged.common).chain(&judged.personal) {
             for (allow, list) in [(0, &compiled.deny), (ALLOWS, &compiled.allow)] {
                 for (permissions, filter) in list {
@@ -244,21 +266,31 @@ impl Access {
         bytes
     }
 
-    /// What [`Access::own_rules`] wrote; `None` for anything else.
-    pub fn from_own_rules(bytes: &[u8]) -> Option<Access> {
+    /// What [`Access::written`] wrote, with the operator's rules where the peer brought none.
+    pub fn restored(bytes: &[u8], operators: impl FnOnce() -> Access) -> Access {
+        let (tenant, own) = split_tenant(bytes).unwrap_or(("", bytes));
+        Access::from_own_rules(own).unwrap_or_else(operators).in_tenant(tenant)
+    }
+
+    /// `None` if these are no rules.
+    fn from_own_rules(bytes: &[u8]) -> Option<Access> {
         let (&first, mut rest) = bytes.split_first()?;
         let otherwise = match first {
-            ALLOW_ALL if rest.is_empty() => return Some(Access { judged: None, own: true, tenant: None }),
-            ALLOW_ALL => Otherwise::Allow,
-            DENY_ALL => Otherwise::Deny,
+            ALLOW_ALL | ALLOW_ALL_BEFORE_TAKE if rest.is_empty() => {
+                return Some(Access { judged: None, own: true, tenant: None });
+            }
+            ALLOW_ALL | ALLOW_ALL_BEFORE_TAKE => Otherwise::Allow,
+            DENY_ALL | DENY_ALL_BEFORE_TAKE => Otherwise::Deny,
             _ => return None,
         };
+        let is_before_take = matches!(first, ALLOW_ALL_BEFORE_TAKE | DENY_ALL_BEFORE_TAKE);
         let mut common = Compiled::default();
         while let Some((&head, tail)) = rest.split_first() {
             let (len, tail) = tail.split_first_chunk::<2>()?;
             let (text, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
             let filter = Filter::new(std::str::from_utf8(text).ok()?).ok()?;
-            common.add(head & ALLOWS != 0, Permissions(head & Permissions::ALL.0), filter);
+            let permissions = Permissions(head & Permissions::ALL.0);
+            common.add(head & ALLOWS != 0, if is_before_take { permissions.with_take() } else { permissions }, filter);
             rest = tail;
         }
         let judged = Some(Judged { common: Arc::new(common), personal: None, otherwise });
@@ -390,6 +422,14 @@ pub fn covers(pattern: &str, filter: &str) -> bool {
     wanted.next().is_none()
 }
 
+/// The tenant that what was written begins with, and what stands behind it.
+fn split_tenant(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (&IN_TENANT, rest) = bytes.split_first()? else { return None };
+    let (len, rest) = rest.split_first_chunk::<2>()?;
+    let (tenant, own) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+    Some((std::str::from_utf8(tenant).ok()?, own))
+}
+
 /// A rule's pattern for one session, if it matches anything ([`Rules::compile`] has the law).
 fn fill_in(rule: &Rule, client_id: &str, user: &str) -> Option<Filter> {
     for (place, name) in [(CLIENT_ID, client_id), (USER, user)] {
@@ -425,8 +465,13 @@ const CLIENT_ID: &str = "%c";
 /// Stands for the user name in a pattern.
 const USER: &str = "%u";
 
-/// First byte of written rules: what holds where none speaks.
-const ALLOW_ALL: u8 = 1;
-const DENY_ALL: u8 = 2;
+/// First byte of written rules: what holds where none speaks. The lower numbers are of the time before
+/// [`Permission::Take`].
+const ALLOW_ALL_BEFORE_TAKE: u8 = 1;
+const DENY_ALL_BEFORE_TAKE: u8 = 2;
+const ALLOW_ALL: u8 = 5;
+const DENY_ALL: u8 = 6;
+/// First byte before those, with a tenant's name behind it.
+const IN_TENANT: u8 = 3;
 /// Beside the permissions of a written rule: it allows.
 const ALLOWS: u8 = 8;

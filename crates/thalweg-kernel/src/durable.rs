@@ -228,7 +228,7 @@ impl Kernel {
     /// Writes a session down as it is now.
     pub(crate) fn persist_session<E: Effects>(&mut self, id: SessionId, safety: Safety, fx: &mut E) {
         let Some(session) = self.sessions.get(id).filter(|session| session.durable) else { return };
-        let access = session.access.own_rules();
+        let access = session.access.written();
         let will = session.will.as_deref().map(|will| WillRecord {
             body: BodyRecord {
                 address: &will.address,

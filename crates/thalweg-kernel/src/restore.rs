@@ -195,7 +195,6 @@ impl Kernel {
     ) -> SessionId {
         let had_link = stored.expires_at == Time::NEVER;
         let user = stored.user.as_deref();
-        let own = Access::from_own_rules(&stored.access);
         let expires_at = if had_link { now + stored.expiry } else { stored.expires_at };
         let will_due = stored.will.as_ref().map_or(Time::NEVER, |will| match will.due {
             Time::NEVER => (now + will.delay).min(expires_at),
@@ -229,7 +228,7 @@ impl Kernel {
         }
         let window = Window::restored(states, now);
         let disk = (!stored.waiting.is_empty()).then(|| Box::new(DiskQueue::restored(stored.waiting)));
-        let access = own.unwrap_or_else(|| access(&client, user));
+        let access = Access::restored(&stored.access, || access(&client, user));
         let session = Session {
             client: client.clone(),
             uid: number,

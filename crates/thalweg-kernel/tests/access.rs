@@ -193,3 +193,45 @@ fn covers_in_examples() {
         assert_eq!(covers(pattern, filter), expected, "{pattern} covers {filter}");
     }
 }
+
+/// Rules as they were written by a broker of before `Take`: what holds otherwise, then permissions, length and pattern.
+fn written_before_take(otherwise: u8, rules: &[(u8, &str)]) -> Vec<u8> {
+    let rule = |(head, pattern): &(u8, &str)| [&[*head, pattern.len() as u8, 0], pattern.as_bytes()].concat();
+    [&[otherwise][..], &rules.iter().flat_map(rule).collect::<Vec<u8>>()].concat()
+}
+
+#[test]
+fn rules_of_before_there_was_taking_let_receivers_take() {
+    const ALLOWS: u8 = 8;
+    let rules = [(ALLOWS | 2 | 4, "$q/read"), (ALLOWS | 1, "$q/write"), (ALLOWS | 7, "$q/all"), (7, "$q/denied")];
+    let operators = || panic!("the peer brought its own");
+    let access = Access::restored(&written_before_take(2, &rules), operators);
+    let takes = |access: &Access| {
+        ["$q/read", "$q/write", "$q/all", "$q/denied"].map(|queue| access.allows(Permission::Take, queue))
+    };
+    assert_eq!(takes(&access), [true, false, true, false]);
+    assert_eq!(["$q/read", "$q/all"].map(|queue| access.may_configure(queue)), [false, true]);
+    assert!(!takes(&Access::restored(&written_before_take(1, &rules), operators))[3], "a denial was of everything");
+    assert!(Access::restored(&[1], operators).is_allow_all());
+    // What is written now says what it means.
+    let receives = Rule::allow(Permissions::NONE.with(Receive), "$q/read");
+    let access = Rules::new(vec![receives], Otherwise::Deny).expect("legal").into_own().compile("c", None);
+    assert_eq!(takes(&Access::restored(&access.written(), operators)), [false; 4]);
+    assert_eq!(Access::restored(&access.written(), operators).written(), access.written());
+}
+
+#[test]
+fn a_tenant_is_written_with_the_rights_and_comes_back() {
+    let rules = || Rules::new(vec![Rule::allow(Permissions::ALL, "$t@blue/#")], Otherwise::Deny).expect("legal");
+    let operators = || rules().compile("c", None);
+    for rights in [Access::ALL, Rules::allow_all().into_own().compile("c", None), rules().into_own().compile("c", None)]
+    {
+        for tenant in ["", "blue"] {
+            let access = rights.clone().in_tenant(tenant);
+            let restored = Access::restored(&access.written(), operators);
+            assert_eq!((restored.tenant(), restored.is_own()), (tenant, access.is_own()));
+            assert_eq!(restored.allows(Publish, "$t@blue/x"), tenant == "blue");
+        }
+    }
+    assert_eq!(Access::restored(&[3, 200, 0, b'x'], operators).tenant(), "", "half a name is none");
+}

@@ -184,7 +184,8 @@ pub struct SessionRecord<'a> {
     pub expires_at: Time,
     /// Unsettled deliveries its receiver allowed last.
     pub in_flight_max: u16,
-    /// Rights of its own, as [`Access`](crate::access::Access) writes them; empty if the rule files decide.
+    /// Its tenant and rights of its own, as [`Access::written`](crate::access::Access::written) has them; empty in the
+    /// default tenant if the rule files decide.
     pub access: &'a [u8],
     /// What it leaves behind.
     pub will: Option<WillRecord<'a>>,
