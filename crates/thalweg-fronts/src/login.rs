@@ -10,6 +10,8 @@ pub enum LoginAsk {
     Password {
         /// The session's name.
         client: Box<str>,
+        /// The peer chose that name; otherwise we made it up.
+        chosen: bool,
         /// The user it says it is.
         user: Option<Box<str>>,
         /// What it offers as proof.
@@ -19,6 +21,8 @@ pub enum LoginAsk {
     Exchange {
         /// The session's name.
         client: Box<str>,
+        /// The peer chose that name; otherwise we made it up.
+        chosen: bool,
         /// The mechanism, by the name SASL gives it.
         method: Box<str>,
         /// The peer's data.
@@ -64,6 +68,8 @@ pub enum LoginRefusal {
     BadUserOrPassword,
     /// It may not come in, whatever it offers.
     NotAuthorized,
+    /// Its user may not bear the client identifier that it chose.
+    ClientId,
     /// The mechanism is not offered here.
     BadMethod,
     /// Nobody has time to check now.

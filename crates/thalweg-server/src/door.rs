@@ -68,10 +68,11 @@ impl Door {
         ask: LoginAsk,
     ) -> Option<(LoginAnswer, Option<Time>)> {
         match ask {
-            LoginAsk::Password { client, user, password } => {
+            LoginAsk::Password { client, chosen, user, password } => {
                 let client: Arc<str> = client.into();
                 let mut request = self.request(visitor, client.clone(), user.map(Into::into));
                 request.password = password.map(Into::into);
+                request.chose_client_id = chosen;
                 let mailbox = self.mailbox.clone();
                 let name = client.clone();
                 let reply = Box::new(move |verdict: Result<Login, Refusal>| {
@@ -86,10 +87,11 @@ impl Door {
                 verdict.map(|verdict| answer_of(verdict, &client, None))
             }
             LoginAsk::Proven { identity } => Some((self.proven(&identity), None)),
-            LoginAsk::Exchange { client, method, data, first } => {
+            LoginAsk::Exchange { client, chosen, method, data, first } => {
                 let mut request = self.request(visitor, client.into(), None);
                 // What it shows here is judged here.
                 request.certificate_name = None;
+                request.chose_client_id = chosen;
                 Some(self.exchange((link, serial), request, &method, &data, first))
             }
         }
@@ -98,6 +100,7 @@ impl Door {
     fn request(&self, visitor: Visitor, client_id: Arc<str>, user: Option<Arc<str>>) -> LoginRequest {
         LoginRequest {
             client_id,
+            chose_client_id: false,
             user,
             password: None,
             anonymous_allowed: self.settings.open_to_strangers.contains(&visitor.listener),
@@ -210,6 +213,7 @@ fn answer_of(verdict: Result<Login, Refusal>, client: &str, data: Option<Box<[u8
             let why = match refusal.reason {
                 RefusalReason::BadUserOrPassword => LoginRefusal::BadUserOrPassword,
                 RefusalReason::NotAuthorized | RefusalReason::Expired => LoginRefusal::NotAuthorized,
+                RefusalReason::ClientId => LoginRefusal::ClientId,
                 RefusalReason::Unavailable => LoginRefusal::Busy,
             };
             (LoginAnswer::Refused(why), None)

@@ -22,7 +22,7 @@ use thalweg_fronts::mqtt::{MqttFront, MqttSettings, home_key};
 use thalweg_fronts::stomp::{Dialect, StompFront, StompSettings};
 use thalweg_fronts::{Front, LinksLimits};
 use thalweg_kernel::access::{Access, Otherwise};
-use thalweg_kernel::{GroupPolicy, Limits, OrderKey, Overflow, Safety, home};
+use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Overflow, Safety, home};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, ServerLimits};
 use thalweg_stomp::FrameLimits;
@@ -79,7 +79,10 @@ enum Protocol {
 impl ShardSettings {
     pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool, dtls: &DtlsAcceptors) -> Self {
         let listeners = config.enabled_listeners().map(|(name, listener)| {
-            let anonymous = (anonymous_is_free && config.admits_strangers(listener)).then_some(Access::ALL);
+            // Where client ids are bound, who chose one is asked about: nobody's may not.
+            let is_asked = listener.kind == config::ListenerKind::Mqtt && binds_client_ids(config);
+            let is_free = anonymous_is_free && config.admits_strangers(listener) && !is_asked;
+            let anonymous = is_free.then_some(Access::ALL);
             let protocol = match listener.kind {
                 config::ListenerKind::Mqtt => Protocol::Mqtt(Arc::new(mqtt_settings(config, listener))),
                 config::ListenerKind::Amqp => Protocol::Amqp(Arc::new(amqp_settings(config, listener))),
@@ -288,9 +291,14 @@ fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
         response_information: mqtt.response_information.as_str().into(),
         server_reference: mqtt.server_reference.as_str().into(),
         topic_bytes_max: config.limits.topic_bytes_max,
+        assigned_may_return: !binds_client_ids(config),
         publish_rate: listener.publish_rate,
         safety: listener.fsync.map(safety),
     }
+}
+
+fn binds_client_ids(config: &Config) -> bool {
+    config.access.client_ids != config::ClientIds::Any
 }
 
 fn amqp_settings(config: &Config, listener: &config::Listener) -> AmqpSettings {
@@ -481,6 +489,11 @@ pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettin
             config::AccessDefault::Allow => Otherwise::Allow,
             config::AccessDefault::Deny => Otherwise::Deny,
         }),
+        client_ids: match config.access.client_ids {
+            config::ClientIds::Any => ClientIds::Any,
+            config::ClientIds::User => ClientIds::User,
+            config::ClientIds::Prefix => ClientIds::Prefix,
+        },
         subscribe_needs_read: config.access.subscribe_needs_read,
         verdict_ttl: duration(config.access.verdict_ttl),
         scram_secret: Some(secret),

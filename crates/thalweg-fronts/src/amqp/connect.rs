@@ -90,7 +90,7 @@ impl AmqpFront {
         front.state = State::ExpectVerdict;
         let Credentials { user, password } = credentials;
         let client = front.client.clone();
-        links.ask_login(id, LoginAsk::Password { client, user, password });
+        links.ask_login(id, LoginAsk::Password { client, chosen: false, user, password });
     }
 
     pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
@@ -209,7 +209,7 @@ impl AmqpFront {
         let Some(front) = AmqpFront::of(links, id) else { return };
         front.state = State::ExpectReVerdict;
         let (client, user) = (front.client.clone(), front.user.clone());
-        links.ask_login(id, LoginAsk::Password { client, user, password: Some(secret.into()) });
+        links.ask_login(id, LoginAsk::Password { client, chosen: false, user, password: Some(secret.into()) });
     }
 
     /// The server holds publishing back or does so no more.

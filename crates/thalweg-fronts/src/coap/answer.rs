@@ -86,7 +86,10 @@ impl Answer {
     pub(super) fn stay_out(why: LoginRefusal) -> Self {
         match why {
             LoginRefusal::Busy => Answer::later(Code::SERVICE_UNAVAILABLE, 1, "too many want to come in"),
-            LoginRefusal::BadUserOrPassword | LoginRefusal::NotAuthorized | LoginRefusal::BadMethod => Answer::words(
+            LoginRefusal::BadUserOrPassword
+            | LoginRefusal::NotAuthorized
+            | LoginRefusal::ClientId
+            | LoginRefusal::BadMethod => Answer::words(
                 Code::UNAUTHORIZED,
                 "this listener does not let strangers in: use DTLS with a key that it knows",
             ),

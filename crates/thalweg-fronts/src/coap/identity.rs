@@ -165,7 +165,7 @@ impl Identities {
         let Some(identity) = self.get_mut(id) else { return Standing::Out(LoginRefusal::Busy) };
         identity.state = State::Asking;
         let ask = match &*identity.name {
-            "" => LoginAsk::Password { client: "".into(), user: None, password: None },
+            "" => LoginAsk::Password { client: "".into(), chosen: false, user: None, password: None },
             name => LoginAsk::Proven { identity: name.into() },
         };
         links.ask_login(link, ask);

@@ -11,7 +11,7 @@ use thalweg_mqtt::{ConnAck, Connect, Peek, ReasonCode, Version, peek_connect};
 /// What is remembered of a CONNECT while its sender is being checked.
 pub(super) struct Opening {
     pub(super) client: Box<str>,
-    assigned: bool,
+    pub(super) assigned: bool,
     fresh: bool,
     expiry: Span,
     expiry_asked: u32,
@@ -79,7 +79,7 @@ impl MqttFront {
             return MqttFront::refuse(links, id, &ConnAck { reason, ..ConnAck::default() }, now, kernel);
         }
         let opening = front.opening(&connect, kernel);
-        let client = opening.client.clone();
+        let (client, chosen) = (opening.client.clone(), !opening.assigned);
         front.expiry_was_zero = connect.version == Version::V5 && connect.session_expiry == 0;
         MqttFront::hear_terms(links, id, &connect.properties);
         let Some(front) = MqttFront::of(links, id) else { return };
@@ -87,7 +87,7 @@ impl MqttFront {
             front.auth_method = Some(method.into());
             front.state = State::ExpectVerdict(Box::new(opening));
             let data = connect.auth_data.unwrap_or_default().into();
-            let ask = LoginAsk::Exchange { client, method: method.into(), data, first: true };
+            let ask = LoginAsk::Exchange { client, chosen, method: method.into(), data, first: true };
             return links.ask_login(id, ask);
         }
         let no_credentials = connect.username.is_none() && connect.password.is_none();
@@ -97,7 +97,7 @@ impl MqttFront {
         front.state = State::ExpectVerdict(Box::new(opening));
         let user = connect.username.map(Into::into);
         let password = connect.password.map(Into::into);
-        links.ask_login(id, LoginAsk::Password { client, user, password });
+        links.ask_login(id, LoginAsk::Password { client, chosen, user, password });
     }
 
     /// A will we could not publish as asked. [MQTT-3.2.2-12], [MQTT-3.2.2-13]
@@ -120,6 +120,8 @@ impl MqttFront {
             _ => self.settings.v3_expiry,
         };
         let assigned = connect.client_id.is_empty();
+        // Nobody may come back under it, so nothing is to be found there.
+        let expiry = if assigned && !self.settings.assigned_may_return { Span::ZERO } else { expiry };
         Opening {
             client: if assigned { kernel.unused_client_id(self.nonce) } else { connect.client_id.into() },
             assigned,

@@ -29,21 +29,23 @@ impl MqttFront {
             return MqttFront::fail(links, id, METHOD_CHANGED, now, kernel);
         }
         let re_authenticates = auth.reason == ReasonCode::ReAuthenticate;
-        let client = match std::mem::replace(&mut front.state, State::Closed) {
+        let (client, chosen) = match std::mem::replace(&mut front.state, State::Closed) {
             State::ExpectAuth(opening) if !re_authenticates => {
-                let client = opening.client.clone();
+                let (client, chosen) = (opening.client.clone(), !opening.assigned);
                 front.state = State::ExpectVerdict(opening);
-                client
+                (client, chosen)
             }
             State::Connected => {
                 front.state = State::ExpectReVerdict;
                 let session = links.get(id).and_then(|link| link.session);
-                session.and_then(|session| kernel.client_of(session)).map_or("".into(), |client| (&**client).into())
+                let client = session.and_then(|session| kernel.client_of(session));
+                // It was judged when it came in.
+                (client.map_or("".into(), |client| (&**client).into()), false)
             }
             _ => return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel),
         };
         let data = auth.data.unwrap_or_default().into();
-        links.ask_login(id, LoginAsk::Exchange { client, method, data, first: re_authenticates });
+        links.ask_login(id, LoginAsk::Exchange { client, chosen, method, data, first: re_authenticates });
     }
 
     pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
@@ -113,6 +115,8 @@ fn reason_of(refusal: LoginRefusal) -> ReasonCode {
     match refusal {
         LoginRefusal::BadUserOrPassword => ReasonCode::BadUserNameOrPassword,
         LoginRefusal::NotAuthorized => ReasonCode::NotAuthorized,
+        // "A valid UTF-8 string but is not allowed by the Server" (MQTT 5 §3.2.2.2); return code 2 in MQTT 3.
+        LoginRefusal::ClientId => ReasonCode::ClientIdentifierNotValid,
         LoginRefusal::BadMethod => ReasonCode::BadAuthenticationMethod,
         LoginRefusal::Busy => ReasonCode::ServerBusy,
     }

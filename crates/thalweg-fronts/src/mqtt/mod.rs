@@ -49,6 +49,8 @@ pub struct MqttSettings {
     pub server_reference: Box<str>,
     /// Largest topic or filter in bytes.
     pub topic_bytes_max: usize,
+    /// Whether a client may come back under a name that we made up; otherwise its session ends with its connection.
+    pub assigned_may_return: bool,
     /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
     pub publish_rate: Option<u64>,
     /// How safe what clients of this listener are told must be, in place of the kernel's word.
@@ -70,6 +72,7 @@ impl Default for MqttSettings {
             response_information: "".into(),
             server_reference: "".into(),
             topic_bytes_max: 65_535,
+            assigned_may_return: true,
             publish_rate: None,
             safety: None,
         }

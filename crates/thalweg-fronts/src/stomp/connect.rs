@@ -82,7 +82,7 @@ impl StompFront {
         front.state = State::ExpectVerdict(Box::new(opening));
         let (user, password) = credentials;
         let password = password.map(|password| password.as_bytes().into());
-        links.ask_login(id, LoginAsk::Password { client, user: user.map(Into::into), password });
+        links.ask_login(id, LoginAsk::Password { client, chosen: false, user: user.map(Into::into), password });
     }
 
     pub(crate) fn on_login(links: &mut Links, id: LinkId, answer: LoginAnswer, now: Time, kernel: &mut Kernel) {
@@ -101,6 +101,7 @@ impl StompFront {
             // Nothing was begun that could go on.
             LoginAnswer::Continue { .. } => "the server wants more than a user name and a password",
             LoginAnswer::Refused(LoginRefusal::BadUserOrPassword) => "user name or password are wrong",
+            LoginAnswer::Refused(LoginRefusal::ClientId) => "the name of this client is not this user's",
             LoginAnswer::Refused(LoginRefusal::NotAuthorized) => "this user may not come in here",
             LoginAnswer::Refused(LoginRefusal::BadMethod) => "passwords are not asked for here",
             LoginAnswer::Refused(LoginRefusal::Busy) => "too many want to come in; try again later",

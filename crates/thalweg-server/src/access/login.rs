@@ -10,6 +10,8 @@ use thalweg_kernel::access::Rules;
 pub struct LoginRequest {
     /// The client id, after the broker assigned one if the peer left it empty; `%c` in ACL patterns.
     pub client_id: Arc<str>,
+    /// The peer chose its client id.
+    pub chose_client_id: bool,
     /// The user name it claims.
     pub user: Option<Arc<str>>,
     /// The password or token it offers.
@@ -39,6 +41,7 @@ impl fmt::Debug for LoginRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoginRequest")
             .field("client_id", &self.client_id)
+            .field("chose_client_id", &self.chose_client_id)
             .field("user", &self.user)
             .field("password", &self.password.as_ref().map(|_| "hidden"))
             .field("certificate_name", &self.certificate_name)
@@ -79,16 +82,19 @@ pub enum RefusalReason {
     NotAuthorized,
     /// A token that was good once, or is not good yet.
     Expired,
+    /// The user may not bear this client id.
+    ClientId,
     /// The vault could not decide now (a full queue, a failed thread); trying again is sensible.
     Unavailable,
 }
 
 impl RefusalReason {
     /// All, in the order of their numbers.
-    pub const ALL: [RefusalReason; 4] = [
+    pub const ALL: [RefusalReason; 5] = [
         RefusalReason::BadUserOrPassword,
         RefusalReason::NotAuthorized,
         RefusalReason::Expired,
+        RefusalReason::ClientId,
         RefusalReason::Unavailable,
     ];
 
@@ -98,6 +104,7 @@ impl RefusalReason {
             RefusalReason::BadUserOrPassword => "bad_credentials",
             RefusalReason::NotAuthorized => "not_authorized",
             RefusalReason::Expired => "expired",
+            RefusalReason::ClientId => "client_id",
             RefusalReason::Unavailable => "unavailable",
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
+use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::Otherwise;
 
 /// Where credentials and rules come from. The default knows nobody and allows the anonymous everything; whether the
@@ -17,6 +18,8 @@ pub struct AccessSettings {
     /// Whether subscribing needs `read` on everything that the filter can match. False is what mosquitto means:
     /// anything may be subscribed to, and each message is judged before it is delivered.
     pub subscribe_needs_read: bool,
+    /// Which client ids a user may bear.
+    pub client_ids: ClientIds,
     /// Tokens as passwords; none: a token is just a wrong password.
     pub token: Option<TokenSettings>,
     /// Keys the fake SCRAM salts of unknown users. Keep it stable over restarts (a file in the data directory), else a
@@ -36,6 +39,7 @@ impl Default for AccessSettings {
             acl_file: None,
             otherwise: None,
             subscribe_needs_read: false,
+            client_ids: ClientIds::Any,
             token: None,
             scram_secret: None,
             verdict_ttl: Duration::from_secs(10),

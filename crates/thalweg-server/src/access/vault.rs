@@ -11,6 +11,7 @@ use super::{
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
+use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::{Otherwise, Rules};
 
 /// Passwords, tokens, SCRAM verifiers and rules, shared by all threads and replaced as a whole on reload.
@@ -47,6 +48,7 @@ struct Loaded {
     passwords: Option<PasswordFile>,
     acl: Option<AclFile>,
     tokens: Option<TokenKeys>,
+    client_ids: ClientIds,
     verdicts: VerdictCache,
     /// What everybody may do when there is no ACL file.
     without_rules: Arc<Rules>,
@@ -89,18 +91,21 @@ impl Vault {
     /// Judges a peer at a given moment.
     pub fn check_at(&self, request: &LoginRequest, moment: Moment) -> Result<Login, Refusal> {
         let loaded = self.loaded();
-        match loaded.check_known(request, moment) {
+        let verdict = match loaded.check_known(request, moment) {
             Ok(verdict) => verdict,
             Err(Proof::Token(token)) => loaded.check_token(request, token, moment),
             Err(Proof::Password(user, password)) => {
                 loaded.verdict(request, user, loaded.verify(&self.secret, user, password, moment.instant))
             }
-        }
+        };
+        loaded.bind(request, verdict)
     }
 
     /// The same, if that takes no hash and no signature.
     pub fn check_known(&self, request: &LoginRequest, moment: Moment) -> Option<Result<Login, Refusal>> {
-        self.loaded().check_known(request, moment).ok()
+        let loaded = self.loaded();
+        let verdict = loaded.check_known(request, moment).ok()?;
+        Some(loaded.bind(request, verdict))
     }
 
     /// What SCRAM compares a user's proof with; an unknown user's cannot be told from a known one's. Cheap.
@@ -121,10 +126,11 @@ impl Vault {
     pub fn login_proven(&self, request: &LoginRequest, user: &Arc<str>) -> Result<Login, Refusal> {
         let loaded = self.loaded();
         let is_known = loaded.passwords.as_ref().is_some_and(|passwords| passwords.contains(user));
-        match is_known && !loaded.requires_token() {
+        let verdict = match is_known && !loaded.requires_token() {
             true => Ok(loaded.login(Some(user.clone()))),
             false => Err(Refusal::about(request, RefusalReason::NotAuthorized, "the user was removed meanwhile")),
-        }
+        };
+        loaded.bind(request, verdict)
     }
 
     /// What a user may do now; for sessions that live on over a reload. None is the anonymous. Rules that a token
@@ -165,6 +171,7 @@ impl Loaded {
             passwords,
             acl,
             tokens,
+            client_ids: settings.client_ids,
             verdicts: VerdictCache::new(secret, settings.verdict_ttl, settings.verdict_count_limit),
             without_rules: Arc::new(without_rules(settings)),
         })
@@ -207,6 +214,23 @@ impl Loaded {
             true => Ok(self.login(Some(user.clone()))),
             false => Err(Refusal::about(request, RefusalReason::BadUserOrPassword, problem)),
         }
+    }
+
+    /// Refuses who may come in, but not under the client id that it chose.
+    fn bind(&self, request: &LoginRequest, verdict: Result<Login, Refusal>) -> Result<Login, Refusal> {
+        let login = verdict?;
+        let user = login.user.as_deref();
+        if !request.chose_client_id || self.client_ids.allow(&request.client_id, user) {
+            return Ok(login);
+        }
+        let problem = match (self.client_ids, user) {
+            (_, None) => "access.client_ids leaves the anonymous no client id of their own choice".to_owned(),
+            (ClientIds::Prefix, Some(user)) => {
+                format!("user {user:?} may be client {user:?} or \"{}:…\" (access.client_ids)", user.escape_debug())
+            }
+            (_, Some(user)) => format!("user {user:?} may be client {user:?} only (access.client_ids)"),
+        };
+        Err(Refusal::about(request, RefusalReason::ClientId, problem))
     }
 
     fn requires_token(&self) -> bool {

@@ -62,6 +62,7 @@ impl Drop for Files {
 fn request(user: Option<&str>, password: Option<&str>) -> LoginRequest {
     LoginRequest {
         client_id: "c1".into(),
+        chose_client_id: true,
         user: user.map(Into::into),
         password: password.map(|password| password.as_bytes().into()),
         certificate_name: None,

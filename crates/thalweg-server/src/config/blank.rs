@@ -35,6 +35,7 @@ impl Config {
             access: Access {
                 password_file: None,
                 acl_file: None,
+                client_ids: ClientIds::Any,
                 subscribe_needs_read: false,
                 verdict_ttl: Span::ZERO,
                 default: None,

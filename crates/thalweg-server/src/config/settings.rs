@@ -201,6 +201,8 @@ pub struct Access {
     pub password_file: Option<PathBuf>,
     /// Rules: who may publish and subscribe where.
     pub acl_file: Option<PathBuf>,
+    /// Which client identifiers a user's MQTT clients may have.
+    pub client_ids: ClientIds,
     /// Whether subscribing needs the right to read everything that the filter can match.
     pub subscribe_needs_read: bool,
     /// How long the verdict on a password is remembered.

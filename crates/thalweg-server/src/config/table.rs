@@ -205,6 +205,12 @@ keys! {
         "What happens to an action that no rule of `access.acl_file` mentions. `automatic` denies it when there is \
          such a file and allows it when there is none. With `deny` and no file, only tokens that carry rules can do \
          anything.";
+    broker access.client_ids: Word(ClientIds::WORDS), default "any", NewConnections;
+        "Which client ids a user's MQTT clients may have. `user`: the user's name only, so one connection at a time. \
+         `prefix`: that, or the user's name, a colon and whatever else has no colon (`ada`, `ada:phone`); who has log-ins \
+         for groups of devices wants this. Others are refused (MQTT 5: 0x85, MQTT 3: return code 2), the anonymous may \
+         send an empty client id only, and a session under a client id that the broker makes up ends with its connection. With \
+         `any` a client id belongs to the user whose session has it, as long as that lives.";
     broker access.subscribe_needs_read: Flag, default "false", Now;
         "Whether a subscription is refused unless the client may read everything its filter can match. If not, any \
          subscription is accepted and each message is judged before it is delivered, as in mosquitto.";

@@ -229,6 +229,18 @@ words! {
 }
 
 words! {
+    /// Which client identifiers a user's MQTT clients may have.
+    ClientIds {
+        /// Any.
+        Any = "any",
+        /// The user's name.
+        User = "user",
+        /// The user's name, or that with a colon and more behind it.
+        Prefix = "prefix",
+    }
+}
+
+words! {
     /// What a full queue does with the next message.
     Overflow {
         /// Drops the message that has waited longest.

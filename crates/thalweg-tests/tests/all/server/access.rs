@@ -293,7 +293,10 @@ fn refused_log_ins_are_counted_by_reason_and_protocol() {
     assert!(matches!(ada.next_as_v5(), Packet::Connack { code: BAD_PASSWORD, .. }));
     assert_eq!(code(&home, &user("bob", "chalk")), 0);
     let counts = home.observer().logins();
-    assert_eq!(counts.by_reason, [("bad_credentials", 4), ("not_authorized", 1), ("expired", 0), ("unavailable", 0)]);
+    assert_eq!(
+        counts.by_reason,
+        [("bad_credentials", 4), ("not_authorized", 1), ("expired", 0), ("client_id", 0), ("unavailable", 0)]
+    );
     assert_eq!(counts.by_protocol.into_iter().collect::<Vec<_>>(), [("mqtt", 5)]);
 }
 
@@ -367,4 +370,39 @@ fn many_logins_at_once_are_all_answered() {
     for login in logins {
         assert_eq!(login.join().expect("no panic"), [0, BAD_PASSWORD]);
     }
+}
+
+#[test]
+fn client_ids_can_be_bound_to_users() {
+    const NOT_ALLOWED: u8 = 0x85;
+    let bob = |version, client: &str| Connect::new(version, client).user_name("bob").password("chalk");
+    for (rule, bobs, others) in [
+        ("any", &["bob", "bob:phone", "ada"][..], &[][..]),
+        ("user", &["bob"], &["bob:phone", "ada", "Bob", "bob-1"]),
+        ("prefix", &["bob", "bob:phone"], &["ada", "ada:bob", "bob:a:b", "bob-1", "bobby"]),
+    ] {
+        let sets = ["access.password_file={folder}/users", &format!("access.client_ids={rule}")];
+        let home = Home::in_folder(with_users(), &sets);
+        for client in bobs {
+            assert_eq!(code(&home, &bob(V5, client)), 0, "{rule} {client}");
+        }
+        for client in others {
+            assert_eq!(code(&home, &bob(V5, client)), NOT_ALLOWED, "{rule} {client}");
+            assert_eq!(code(&home, &bob(V311, client)), 2, "{rule} {client}");
+        }
+        // Nobody in particular may have what nobody chose.
+        assert_eq!(code(&home, &Connect::new(V5, "ada")), if rule == "any" { 0 } else { NOT_ALLOWED }, "{rule}");
+        assert_eq!(code(&home, &Connect::new(V5, "")), 0, "{rule}");
+        let refused =
+            home.observer().logins().by_reason.iter().find(|(reason, _)| *reason == "client_id").map(|(_, n)| *n);
+        assert_eq!(refused, Some(if rule == "any" { 0 } else { 2 * others.len() as u64 + 1 }));
+    }
+}
+
+#[test]
+fn bound_client_ids_hold_where_nobody_has_to_log_in() {
+    let home = Home::new(&["access.client_ids=prefix"]);
+    assert_eq!(code(&home, &Connect::new(V5, "ada")), 0x85);
+    assert_eq!(code(&home, &Connect::new(V311, "ada")), 2);
+    assert_eq!(code(&home, &Connect::new(V5, "")), 0);
 }
