@@ -2,9 +2,12 @@
 
 use crate::Kernel;
 use crate::access::Access;
+use crate::effects::{CloseReason, Effects};
 use crate::ids::SessionId;
 use crate::publish::Memo;
 use crate::session::Session;
+use std::sync::Arc;
+use thalweg_model::Time;
 
 impl Session {
     /// Replaces what it may do; what waits for it was routed by what it might do then.
@@ -27,6 +30,17 @@ impl Kernel {
             self.seats_away.has_changed(id);
             self.watches.recheck = self.watches.count > 0;
         }
+    }
+
+    /// Ends the links of users who may not log in any more; their sessions live on for their expiry. How many there were.
+    pub fn disconnect_users<E: Effects>(&mut self, are: impl Fn(&str) -> bool, now: Time, fx: &mut E) -> usize {
+        let is_theirs = |session: &Session| session.link.is_some() && session.user.as_deref().is_some_and(&are);
+        let theirs = self.sessions.iter().filter(|(_, session)| is_theirs(session));
+        let clients: Vec<Arc<str>> = theirs.map(|(_, session)| session.client.clone()).collect();
+        for client in &clients {
+            self.kick(client, CloseReason::NotAuthorized, false, now, fx);
+        }
+        clients.len()
     }
 
     /// Replaces what every session may do, online or not, after the rules have changed; `access` is given client and

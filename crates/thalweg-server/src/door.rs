@@ -1,7 +1,7 @@
 //! Who may come in: answers the fronts' questions, slow ones on the vault's threads.
 
 use crate::access::scram::{ExpectClientFinal, ScramServer};
-use crate::access::{Login, LoginRequest, Refusal, RefusalReason, Vault, VaultPool};
+use crate::access::{Login, LoginRequest, Refusal, RefusalReason, Users, Vault, VaultPool};
 use crate::clock;
 use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_fronts::{Links, LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 
@@ -38,6 +38,8 @@ pub(crate) struct Door {
     /// The shard's own mailbox, for answers that come later.
     mailbox: Mailbox,
     settings: Arc<DoorSettings>,
+    /// Who was in the password file when the sessions' rules were renewed last.
+    users: Users,
     exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
     /// Set when the connection closes before the pool has answered.
     pending: HashMap<(LinkId, u64), Arc<AtomicBool>>,
@@ -45,7 +47,8 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(pool: Arc<VaultPool>, mailbox: Mailbox) -> Self {
-        Door { pool, mailbox, settings: Arc::default(), exchanges: HashMap::new(), pending: HashMap::new() }
+        let users = pool.vault().users();
+        Door { pool, mailbox, settings: Arc::default(), users, exchanges: HashMap::new(), pending: HashMap::new() }
     }
 
     /// From now on these settings decide.
@@ -53,10 +56,16 @@ impl Door {
         self.settings = settings;
     }
 
-    /// Gives every session the rules that are in force now.
-    pub(crate) fn renew_access(&self, kernel: &mut Kernel) {
+    /// Gives every session the rules that are in force now, and ends the links of users that the password file has no more.
+    pub(crate) fn renew_access(&mut self, kernel: &mut Kernel, now: Time, links: &mut Links) {
         let vault = self.pool.vault();
         kernel.renew_access(|client, user| vault.rules(user).compile(client, user));
+        let before = std::mem::replace(&mut self.users, vault.users());
+        let is_removed = |user: &str| before.contain(user) && !self.users.contain(user);
+        let ended = kernel.disconnect_users(is_removed, now, links);
+        if ended > 0 {
+            tracing::warn!(ended, "connections of users ended that access.password_file does not have any more");
+        }
     }
 
     /// The answer, with when it ends, if it is known at once; otherwise it comes through the mailbox.

@@ -103,7 +103,7 @@ impl AmqpFront {
             }
             CloseReason::Kicked => (ReplyCode::ConnectionForced, "an operator has closed the connection"),
             CloseReason::TakenOver => (ReplyCode::ConnectionForced, "another connection has the same name"),
-            CloseReason::NotAuthorized => (ReplyCode::NotAllowed, "the credentials have expired"),
+            CloseReason::NotAuthorized => (ReplyCode::NotAllowed, "the credentials are not valid any more"),
             CloseReason::QueueFull => (ReplyCode::ResourceError, "too much waits for this connection"),
             CloseReason::Stalled => {
                 (ReplyCode::ResourceError, "deliveries were not acknowledged in time and go to other consumers")

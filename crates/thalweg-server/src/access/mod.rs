@@ -30,4 +30,4 @@ pub use password_file::{
 pub use password_hash::PasswordHash;
 pub use pool::{LoginCounts, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool};
 pub use settings::{AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings};
-pub use vault::{Moment, Vault};
+pub use vault::{Moment, Users, Vault};

@@ -54,6 +54,16 @@ struct Loaded {
     without_rules: Arc<Rules>,
 }
 
+/// The users of one reading of the password file.
+pub struct Users(Arc<Loaded>);
+
+impl Users {
+    /// Whether a user was in it.
+    pub fn contain(&self, user: &str) -> bool {
+        self.0.passwords.as_ref().is_some_and(|passwords| passwords.contains(user))
+    }
+}
+
 /// What takes time to verify.
 enum Proof<'a> {
     Token(&'a [u8]),
@@ -137,6 +147,11 @@ impl Vault {
     /// carried do not stand here.
     pub fn rules(&self, user: Option<&str>) -> Arc<Rules> {
         self.loaded().rules(user)
+    }
+
+    /// The users of the password file as it was read last.
+    pub fn users(&self) -> Users {
+        Users(self.loaded())
     }
 
     fn loaded(&self) -> Arc<Loaded> {

@@ -324,7 +324,7 @@ impl Shard {
                 self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
                 self.door.set_settings(settings.door.clone());
-                self.door.renew_access(&mut self.kernel);
+                self.door.renew_access(&mut self.kernel, self.now, &mut self.links);
                 self.settings = *settings;
                 self.renew_ports();
             }

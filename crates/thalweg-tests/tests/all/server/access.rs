@@ -391,7 +391,7 @@ fn client_ids_can_be_bound_to_users() {
             assert_eq!(code(&home, &bob(V311, client)), 2, "{rule} {client}");
         }
         // Nobody in particular may have what nobody chose.
-        assert_eq!(code(&home, &Connect::new(V5, "ada")), if rule == "any" { 0 } else { NOT_ALLOWED }, "{rule}");
+        assert_eq!(code(&home, &Connect::new(V5, "eve")), if rule == "any" { 0 } else { NOT_ALLOWED }, "{rule}");
         assert_eq!(code(&home, &Connect::new(V5, "")), 0, "{rule}");
         let refused =
             home.observer().logins().by_reason.iter().find(|(reason, _)| *reason == "client_id").map(|(_, n)| *n);

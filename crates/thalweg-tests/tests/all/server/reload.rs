@@ -1,5 +1,6 @@
 //! What a reload promises: clients stay, and each key applies when the table says.
 
+use thalweg_server::access::add_password;
 use thalweg_server::transport::client::TlsClientFiles;
 
 use super::home::{Folder, Home, wait_until};
@@ -208,4 +209,31 @@ fn a_renewed_certificate_is_taken_over_without_being_asked() {
         std::fs::copy(renewed.path().join(file), home.folder.path().join(file)).expect("both are there");
     }
     wait_until("the new certificate is served", || is_trusted(&home, &renewed));
+}
+
+#[test]
+fn users_that_a_reload_removes_are_disconnected_and_others_stay() {
+    let folder = Folder::new();
+    let users = folder.path().join("users");
+    for user in ["ada", "bob"] {
+        add_password(&users, user, b"pencil").expect("the folder is writable");
+    }
+    let sets = ["access.password_file={folder}/users", "shards=2"];
+    let mut home = Home::in_folder(folder, &sets);
+    let come = |home: &Home, client: &str, user: &str| {
+        home.talker().accepted(&Connect::new(V5, client).user_name(user).password("pencil"))
+    };
+    let mut removed: Vec<Talker> = ["a", "b", "c"].iter().map(|client| come(&home, client, "ada")).collect();
+    let (mut stays, mut nobody) = (come(&home, "d", "bob"), home.client("e"));
+    let all = std::fs::read_to_string(&users).expect("it was written");
+    let left: String = all.lines().filter(|line| line.starts_with("bob:")).map(|line| format!("{line}\n")).collect();
+    home.folder.write("users", &left);
+    home.reload(&sets);
+    for talker in &mut removed {
+        talker.expect_disconnect(0x87);
+    }
+    assert_eq!(stays.publish("t", "", 1), 0x10);
+    assert_eq!(nobody.publish("t", "", 1), 0x10);
+    let again = home.talker().connect(&Connect::new(V5, "a").user_name("ada").password("pencil"));
+    assert_eq!(again.code, 0x86);
 }
