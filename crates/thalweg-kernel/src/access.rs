@@ -219,11 +219,16 @@ impl Access {
     }
 
     /// Whether the rules let a client open a tenant's virtual host: some rule grants something in it, or everything is
-    /// allowed that no rule denies and none denies all of it.
+    /// allowed that no rule denies and none denies all of it. The default tenant's is open unless all of it is denied: its
+    /// topics, its queues and its exchanges.
     pub fn may_open(&self, tenant: &str) -> bool {
-        let Some(judged) = self.judged.as_ref().filter(|_| !tenant.is_empty()) else { return true };
-        let all = format!("$t@{tenant}/#");
-        if judged.lists().any(|list| list.deny.iter().any(|(_, pattern)| covers(pattern.as_str(), &all))) {
+        let Some(judged) = &self.judged else { return true };
+        let denies =
+            |all: &str| judged.lists().any(|list| list.deny.iter().any(|(_, pattern)| covers(pattern.as_str(), all)));
+        if tenant.is_empty() {
+            return !["#", "$q/#", "$x/#"].into_iter().all(denies);
+        }
+        if denies(&format!("$t@{tenant}/#")) {
             return false;
         }
         let is_of = |(_, pattern): &(Permissions, Filter)| tenant::of(pattern.as_str()) == tenant;

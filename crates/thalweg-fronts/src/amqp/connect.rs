@@ -185,12 +185,17 @@ impl AmqpFront {
             Ok(opened) => opened.session,
             Err(refusal) => {
                 let what = match refusal {
-                    OpenRefusal::TooManySessions => "as many connections exist as may",
-                    OpenRefusal::Overloaded => "the server has no memory left",
-                    OpenRefusal::OtherUser => "the session is another user's",
-                    OpenRefusal::Denied => "access to the virtual host was refused",
+                    OpenRefusal::TooManySessions => "as many connections exist as may".to_owned(),
+                    OpenRefusal::Overloaded => "the server has no memory left".to_owned(),
+                    OpenRefusal::OtherUser => "the session is another user's".to_owned(),
+                    // RabbitMQ's words, which its clients look for.
+                    OpenRefusal::Denied => {
+                        let user =
+                            AmqpFront::of(links, id).map_or_else(String::new, |front| front.user_name().to_owned());
+                        format!("access to vhost '{vhost}' refused for user '{user}'")
+                    }
                 };
-                return AmqpFront::close(links, id, ReplyCode::NotAllowed, what, cause, now, kernel);
+                return AmqpFront::close(links, id, ReplyCode::NotAllowed, &what, cause, now, kernel);
             }
         };
         if let Some(link) = links.get_mut(id) {

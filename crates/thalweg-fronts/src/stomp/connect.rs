@@ -148,10 +148,15 @@ impl StompFront {
             Ok(opened) => opened,
             Err(refusal) => {
                 let body = match refusal {
-                    OpenRefusal::TooManySessions => "there are as many sessions as there may be; raise the limit\n",
-                    OpenRefusal::Overloaded => "the broker is short of memory; try again later\n",
-                    OpenRefusal::OtherUser => "the session is another user's\n",
-                    OpenRefusal::Denied => "the rules grant nothing in this virtual host\n",
+                    OpenRefusal::TooManySessions => {
+                        "there are as many sessions as there may be; raise the limit\n".to_owned()
+                    }
+                    OpenRefusal::Overloaded => "the broker is short of memory; try again later\n".to_owned(),
+                    OpenRefusal::OtherUser => "the session is another user's\n".to_owned(),
+                    OpenRefusal::Denied => {
+                        let host = if tenant.is_empty() { "/" } else { &tenant };
+                        format!("Virtual host '{host}' access denied: the rules grant this user nothing in it\n")
+                    }
                 };
                 return StompFront::give_up(links, id, &Trouble::new(BAD_CONNECT, body), None, now, kernel);
             }

@@ -5,7 +5,7 @@ use thalweg_amqp::{MethodId, ReplyCode};
 use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::Limits;
-use thalweg_kernel::access::Access;
+use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
 use thalweg_model::Span;
 
 fn allowed(user: &str) -> LoginAnswer {
@@ -96,6 +96,25 @@ fn a_virtual_host_that_does_not_exist_is_not_entered() {
     let text = "NOT_ALLOWED - vhost nowhere not found".into();
     assert_eq!(world.said(who).last(), Some(&Said::Closed { code: 530, text }));
     assert!(world.is_closed(who));
+}
+
+#[test]
+fn a_virtual_host_in_which_the_rules_grant_nothing_is_not_entered() {
+    let settings = AmqpSettings { tenants: ["blue".into(), "red".into()].into(), ..AmqpSettings::default() };
+    let mut world = World::with(Limits::default(), settings);
+    let blue = Rule::allow(Permissions::ALL, "$q@blue/#");
+    let only_blue = [blue].into_iter().chain(["#", "$q/#", "$x/#"].map(|all| Rule::deny(Permissions::ALL, all)));
+    let access = Rules::new(only_blue.collect(), Otherwise::Deny).expect("legal").compile("", None);
+    for (vhost, named, opens) in
+        [("blue", "blue", true), ("/blue", "blue", true), ("red", "red", false), ("/", "/", false)]
+    {
+        let who = world.try_connect(&Hello { vhost, anonymous: Some(access.clone()), ..Hello::default() });
+        assert_eq!(world.is_closed(who), !opens, "{vhost}");
+        if !opens {
+            let text = format!("NOT_ALLOWED - access to vhost '{named}' refused for user 'guest'");
+            assert_eq!(world.said(who).last(), Some(&Said::Closed { code: 530, text }));
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::world::{Heard, Hello, World};
 use thalweg_fronts::stomp::StompSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::Limits;
-use thalweg_kernel::access::Access;
+use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
 use thalweg_model::Span;
 use thalweg_stomp::{ConnectOut, SubscribeOut, Version};
 
@@ -120,6 +120,11 @@ fn host_names_a_tenant_or_a_server() {
     let (message, body) = world.hears_error(who, None);
     assert_eq!(message, "Bad CONNECT");
     assert!(body.starts_with("Virtual host 'green' access denied"), "{body}");
+    let rules = Rules::new(vec![Rule::allow(Permissions::ALL, "$q/#")], Otherwise::Deny).expect("legal");
+    let who = world.try_connect(&Hello { access: Some(rules.compile("", None)), ..at("blue") });
+    let (message, body) = world.hears_error(who, None);
+    assert_eq!(message, "Bad CONNECT");
+    assert!(body.starts_with("Virtual host 'blue' access denied: the rules"), "{body}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! topic readwrite foo/bar           # the access word may be left out if the topic has no space
 //! topic deny foo/bar/secret
 //! pattern write sensor/%u/%c/data   # for everybody, wherever it stands
+//! vhost blue                        # ours: all of a virtual host; read, write, readwrite or deny as for topics
 //! ```
 //!
 //! (A `#` is a comment only at the beginning of a line; the remarks above would not be.) What mosquitto means by it:
@@ -19,6 +20,8 @@
 //! - Queues (`$q/name`) and exchanges (`$x/name`) are not trees to look into: a line is about what its pattern names. On a
 //!   queue `write` is publishing into it, `read` is taking from it; `readwrite` is all of it, and with that declaring,
 //!   binding, purging and deleting it. Separate `read` and `write` lines come to the same.
+//! - `vhost NAME` is three lines in one: about the topics, the queues and the exchanges of a virtual host, `/` being the
+//!   default one, where MQTT clients are. Who is denied all of a virtual host cannot open it.
 //! - A wildcard at the beginning does not reach `$` topics: `topic #` says nothing about `$SYS`.
 //! - In mosquitto a user's own grant outweighs a *pattern* that denies. Here `deny` wins there too.
 //! - `%c` and `%u` in a `topic` line would be plain text for mosquitto; since nobody means that, it is an error here.
@@ -102,6 +105,14 @@ struct Sections {
 }
 
 impl Sections {
+    /// The rules of whose section this is.
+    fn section(&mut self) -> &mut Vec<Rule> {
+        match &self.current {
+            None => &mut self.anonymous,
+            Some(user) => self.users.entry(user.clone()).or_default(),
+        }
+    }
+
     fn take_line(&mut self, line: &str, subscribe_needs_read: bool) -> Result<(), (String, String)> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -117,6 +128,12 @@ impl Sections {
                 self.current = Some(rest.into());
                 Ok(())
             }
+            "vhost" => {
+                let (access, name) = access_and_vhost(rest)?;
+                let section = self.section();
+                trees_of(name).iter().for_each(|tree| access.lower(tree, subscribe_needs_read, section));
+                Ok(())
+            }
             "topic" => {
                 let (access, topic) = access_and_topic(word, rest)?;
                 if topic.contains("%c") || topic.contains("%u") {
@@ -125,11 +142,7 @@ impl Sections {
                         "write `pattern` instead of `topic`".into(),
                     ));
                 }
-                let section = match &self.current {
-                    None => &mut self.anonymous,
-                    Some(user) => self.users.entry(user.clone()).or_default(),
-                };
-                access.lower(topic, subscribe_needs_read, section);
+                access.lower(topic, subscribe_needs_read, self.section());
                 Ok(())
             }
             "pattern" => {
@@ -137,8 +150,34 @@ impl Sections {
                 access.lower(topic, subscribe_needs_read, &mut self.patterns);
                 Ok(())
             }
-            _ => Err((format!("\"{word}\" begins no ACL line"), "use `topic`, `user`, `pattern` or `#`".into())),
+            _ => {
+                Err((format!("\"{word}\" begins no ACL line"), "use `topic`, `vhost`, `user`, `pattern` or `#`".into()))
+            }
         }
+    }
+}
+
+/// The access word and the name behind `vhost`.
+fn access_and_vhost(rest: &str) -> Result<(AccessWord, &str), (String, String)> {
+    let (access, name) = match rest.split_once(char::is_whitespace) {
+        None => (Some(AccessWord::ReadWrite), rest),
+        Some((word, name)) => (AccessWord::parse(word), name.trim_start()),
+    };
+    let is_name = name == "/" || !(name.is_empty() || name.contains(['/', '+', '#', '%']));
+    match access {
+        Some(access) if is_name && AccessWord::parse(name).is_none() => Ok((access, name)),
+        _ => {
+            let mend = "write `vhost NAME` or `vhost deny NAME`, with read, write, readwrite or deny, and / for the default one";
+            Err((format!("\"{rest}\" names no virtual host"), mend.into()))
+        }
+    }
+}
+
+/// What there is in a virtual host: topics, queues, exchanges.
+fn trees_of(vhost: &str) -> [String; 3] {
+    match vhost {
+        "/" => ["#".into(), "$q/#".into(), "$x/#".into()],
+        name => ["t", "q", "x"].map(|kind| format!("${kind}@{name}/#")),
     }
 }
 
@@ -357,5 +396,44 @@ topic write more
             AclFile::parse(&all, Path::new("acl"), false, Otherwise::Deny).expect_err("faulty").len(),
             table.len()
         );
+    }
+
+    #[test]
+    fn a_virtual_host_is_granted_or_denied_in_one_line() {
+        let text = "\
+user ada
+vhost blue
+user bob
+vhost read blue
+user eve
+topic readwrite #
+vhost deny blue
+user svc
+vhost deny /
+vhost blue
+";
+        let file = AclFile::parse(text, Path::new("acl"), false, Otherwise::Deny).expect("legal");
+        let of = |user: &str, vhost: &str| file.rules(Some(user)).compile("c", Some(user)).in_tenant(vhost);
+        for (user, vhost, opens, publishes, takes, configures) in [
+            ("ada", "blue", true, true, true, true),
+            ("bob", "blue", true, false, true, false),
+            ("eve", "blue", false, false, false, false),
+            ("svc", "blue", true, true, true, true),
+            ("ada", "red", false, false, false, false),
+        ] {
+            let access = of(user, vhost);
+            let (topic, queue) = (format!("$t@{vhost}/x"), format!("$q@{vhost}/x"));
+            let found =
+                (access.may_open(vhost), access.allows(Publish, &topic), access.allows(Permission::Take, &queue));
+            assert_eq!(found, (opens, publishes, takes), "{user} {vhost}");
+            assert_eq!(access.may_configure(&format!("$x@{vhost}/x")), configures, "{user} {vhost}");
+        }
+        // The default one is open to all who are not denied all of it.
+        let default = ["ada", "eve", "svc"].map(|user| of(user, "").may_open(""));
+        assert_eq!(default, [true, true, false]);
+        assert!(of("ada", "blue").allows(Subscribe, "$t@blue/#") && of("bob", "blue").allows(Subscribe, "$t@blue/+"));
+        for line in ["vhost", "vhost deny", "vhost all blue", "vhost a/b", "vhost #", "vhost %u"] {
+            assert!(AclFile::parse(line, Path::new("acl"), false, Otherwise::Deny).is_err(), "{line}");
+        }
     }
 }
