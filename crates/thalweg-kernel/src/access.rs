@@ -28,9 +28,9 @@ pub struct Permissions(u8);
 /// What holds where no rule speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// It is allowed.
+    /// What no rule mentions is allowed: the state without a rule file.
     Allow,
-    /// It is denied.
+    /// What no rule mentions is denied: the state with one, unless the operator says otherwise.
     Deny,
 }
 
@@ -101,9 +101,9 @@ struct Compiled {
 }
 
 impl Permissions {
-    /// None of them.
+    /// The empty set, to build others from.
     pub const NONE: Permissions = Permissions(0);
-    /// All of them.
+    /// Every permission there is: what `readwrite` and `deny` mean in rule files.
     pub const ALL: Permissions = Permissions(1 | 2 | 4 | 16 | 32);
     /// What `read` means in rule files: subscribe and receive, and take what waits in queues.
     pub const READ: Permissions = Permissions(2 | 4 | 16);

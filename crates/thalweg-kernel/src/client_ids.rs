@@ -3,10 +3,10 @@
 /// Which names a user's clients may bear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientIds {
-    /// Any.
+    /// Any name that no session of another user has.
     #[default]
     Any,
-    /// The user's name.
+    /// The user's name and no other.
     User,
     /// The user's name, or that with a colon and whatever else behind it, but no further colon.
     Prefix,

@@ -272,7 +272,7 @@ impl Kernel {
         self.journal_behind = behind;
     }
 
-    /// The books.
+    /// What was counted since the start: messages received, delivered, dropped and why.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }

@@ -13,7 +13,7 @@ use thalweg_model::{Span, Stamp, Time};
 /// How exactly it is remembered when a publisher was last heard.
 const NEARLY: Span = Span::from_secs(1);
 
-/// All that are known.
+/// The publishers whose stamps are looked up, bounded by [`Publishers::forget_one`].
 #[derive(Default)]
 pub(crate) struct Publishers {
     users: Map<Arc<str>, Numbers>,
@@ -22,7 +22,7 @@ pub(crate) struct Publishers {
     turn: u64,
 }
 
-/// Those of one user.
+/// The publishers of one user, so that a user with many forgets its own first.
 #[derive(Default)]
 struct Numbers {
     by_number: Map<u64, Publisher>,
@@ -35,7 +35,7 @@ struct Publisher {
     at: Time,
 }
 
-/// One that is known no more.
+/// The user and number of a publisher whose stamps are new again.
 pub(crate) type Forgotten = (Arc<str>, u64);
 
 impl Publishers {
@@ -88,8 +88,8 @@ impl Publishers {
         self.heard.insert(turn, (user.clone(), number));
     }
 
-    /// Who has to go, if anybody: whoever has been idle for longer than `expiry`, and while there are more than `max` the
-    /// one that `user` has heard least of if half of them are its own, else the one that was heard longest ago.
+    /// Forgets one publisher and names it, if one has to go: one that has been idle for longer than `expiry`; or, while there
+    /// are more than `max`, of `user`'s own the one heard longest ago if they are more than half of `max`, else of all.
     pub(crate) fn forget_one(&mut self, user: &str, max: usize, expiry: Span, now: Time) -> Option<Forgotten> {
         let (_, (oldest_user, oldest)) = self.heard.first_key_value()?;
         let oldest = (oldest_user.clone(), *oldest);

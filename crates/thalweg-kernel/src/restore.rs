@@ -28,7 +28,7 @@ pub type GroupName = (Box<str>, Box<str>);
 /// One shard's part of a state.
 #[derive(Debug, Default)]
 pub struct Part {
-    /// Sessions by number.
+    /// Sessions whose home is the shard, by the number that names them in the journal, lowest first.
     pub sessions: Vec<(u64, StoredSession)>,
     /// What waits in groups that the shard owns, by the group's number.
     pub groups: Vec<(u64, StoredGroup)>,

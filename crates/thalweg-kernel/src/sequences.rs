@@ -15,7 +15,7 @@ const WORDS: usize = (REMEMBERED / 64) as usize;
 pub enum Known {
     /// It has not come before.
     New,
-    /// It was taken.
+    /// It was taken, and is remembered one by one.
     Taken,
     /// It is so far below the highest that it is taken for a repetition.
     Outdated,

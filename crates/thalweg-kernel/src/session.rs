@@ -81,11 +81,11 @@ impl SubscriptionIds {
 /// What a session leaves behind if its link is lost.
 #[derive(Clone, Debug)]
 pub struct Will {
-    /// Where it goes.
+    /// The canonical address it is published to; the rights of then decide whether it may be.
     pub address: Box<str>,
-    /// Its payload.
+    /// The payload, as the peer sent it when it came.
     pub payload: Box<[u8]>,
-    /// How surely.
+    /// How surely its receivers get it.
     pub reliability: Reliability,
     /// Whether it becomes the last value.
     pub retain: RetainOp,
@@ -93,7 +93,7 @@ pub struct Will {
     pub delay: Span,
     /// How long it is worth delivering once published.
     pub expires_in: Option<Span>,
-    /// Its metadata.
+    /// The metadata that travels with it; none if the peer gave none.
     pub properties: Option<Box<Properties>>,
 }
 
@@ -129,7 +129,7 @@ pub struct OpenSession<'a> {
 /// or because its listener has rules of its own. The stricter of both counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
-    /// The highest reliability.
+    /// The highest reliability that its subscriptions get.
     pub reliability_max: Reliability,
     /// Whether filters may hold wildcards.
     pub wildcards: bool,
@@ -154,10 +154,10 @@ impl Default for Grants {
     }
 }
 
-/// What opening gave.
+/// What [`Kernel::open_session`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The session.
+    /// The session that was opened or resumed.
     pub session: SessionId,
     /// It existed before, and its state is still here.
     pub resumed: bool,
@@ -201,7 +201,7 @@ pub(crate) struct Held {
     pub(crate) group: u32,
 }
 
-/// A session's state.
+/// A peer's subscriptions, what waits for it and what it has not settled: all that its name finds again.
 pub(crate) struct Session {
     pub(crate) client: Arc<str>,
     /// Unique in the broker's life, over restarts, and never reused.
@@ -223,7 +223,7 @@ pub(crate) struct Session {
     pub(crate) will: Option<Box<Will>>,
     pub(crate) will_due: Time,
     pub(crate) subscriptions: Vec<Held>,
-    /// What those cost.
+    /// Bytes of memory that the subscriptions' filters cost.
     pub(crate) filter_bytes: usize,
     /// What it costs beside them, as it was counted.
     pub(crate) weight: usize,
@@ -863,7 +863,7 @@ impl Kernel {
 /// How short memory is, process-wide. Each level includes those below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
-    /// All is well.
+    /// Memory is within its budget: nothing is refused for it.
     #[default]
     None,
     /// What would have to wait in memory is refused, and so is all that is kept beside messages and is not little. What can
