@@ -58,8 +58,8 @@ pub enum BenchCommand {
     Suite(SuiteArgs),
     /// Measure what a scenario says, and write a folder of results
     ///
-    /// Exits with 0 if everything came out, with 2 if no trial counts, with 3 if an assertion does not hold, and with 4 after
-    /// Ctrl-C; what was measured is written then, too, and --resume goes on with it.
+    /// Exits with 0 if everything came out, with 2 if some point has no trial that counts (they are named), with 3 if an
+    /// assertion does not hold, and with 4 after Ctrl-C; what was measured is written then, too, and --resume goes on with it.
     #[command(after_help = "Examples:
   thalweg bench run examples/scenarios/brokers.yaml --budget quick --out results
   thalweg bench run brokers.yaml --set system.name=mosquitto --set load.rate=100/s

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{Judged, Scenario};
-use crate::cell::{CallCounter, Cell};
+use crate::cell::{CallCounter, Cell, Row, Standing};
 use crate::command::Outcome;
 use crate::e5::suite::unix_seconds;
 use crate::net::nest;
@@ -136,18 +136,27 @@ pub fn measure(
     let judged: Vec<Judged> = scenario.assertions.iter().map(|assertion| assertion.judge(&measured)).collect();
     writer.set("assertions", judged.iter().map(told).collect())?;
     writer.finish(ended.is_interrupted)?;
-    let valid = measured.iter().filter(|(_, row)| row.standing == crate::cell::Standing::Valid).count();
+    let valid = measured.iter().filter(|(_, row)| row.standing == Standing::Valid).count();
+    let lacking = lacking(scenario, &measured);
     let page = page(&folder)?;
     match args.json {
         true => {
             let mut json = page.json;
             json["assertions"] = judged.iter().map(told).collect();
+            json["not_measured"] =
+                lacking.iter().map(|(point, why)| json!({ "point": point, "why": why })).collect::<Vec<_>>().into();
             json["trials"] = json!({ "planned": scenario.cells.len(), "measured": measured.len(), "valid": valid });
             writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
         }
         false => {
             out.write_all(page.summary.as_bytes())?;
             write!(out, "{}", words(&judged))?;
+            if !lacking.is_empty() {
+                writeln!(out, "\n## Not measured\n")?;
+            }
+            for (point, why) in &lacking {
+                writeln!(out, "- {point}: {why}")?;
+            }
         }
     }
     if !args.quiet {
@@ -157,8 +166,35 @@ pub fn measure(
         () if ended.is_interrupted => Outcome::Interrupted,
         () if valid == 0 => Outcome::Invalid,
         () if judged.iter().any(|judged| !judged.holds()) => Outcome::ShapeFailed,
+        () if !lacking.is_empty() => Outcome::Invalid,
         () => Outcome::Done,
     })
+}
+
+/// Points of the plan of which no trial counts, and why. What the broker did not take is a result of its own, unless
+/// something is asserted: an assertion is not compared there.
+fn lacking(scenario: &Scenario, measured: &[(Cell, Row)]) -> Vec<(String, String)> {
+    let mut points: Vec<(String, Vec<&Row>)> = Vec::new();
+    for planned in &scenario.cells {
+        let rows = measured.iter().filter(|(cell, _)| cell.key() == planned.key()).map(|(_, row)| row);
+        let axes: Vec<String> = planned.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let name = if axes.is_empty() { scenario.name.clone() } else { axes.join(" ") };
+        match points.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, all)) => all.extend(rows),
+            None => points.push((name, rows.collect())),
+        }
+    }
+    let counts = |row: &&&Row| match row.standing {
+        Standing::Valid => true,
+        Standing::HeldBack(_) => scenario.assertions.is_empty(),
+        Standing::GeneratorLimited(_) | Standing::Invalid(_) | Standing::Absent(_) => false,
+    };
+    points.retain(|(_, rows)| !rows.iter().any(|row| counts(&row)));
+    let why = |rows: &[&Row]| match rows.first() {
+        Some(row) => format!("{}: {}", row.standing.word(), row.standing.why()),
+        None => "no trial ended".to_owned(),
+    };
+    points.iter().map(|(name, rows)| (name.clone(), why(rows))).collect()
 }
 
 /// Renders what was measured.

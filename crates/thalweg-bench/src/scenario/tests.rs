@@ -227,7 +227,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
     let text = format!(
         "{SMALL}repeats: 2\nsweep: {{workload.size: [60B, 2kB]}}\nassert: ['p50 < 50us', 'p99[60B] <= p99[2kB]']\n"
     );
-    fs::write(&file, text).expect("writable");
+    fs::write(&file, &text).expect("writable");
     let args = |name: &str, set: &[(&str, &str)], resume: bool| command::RunArgs {
         scenario: file.clone(),
         changes: command::Changes { set: self::set(set), budget: None, ..command::Changes::default() },
@@ -255,6 +255,20 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         found
     };
     assert_eq!(run(&args("bad", &[], false), &invalid).0, Ok(Outcome::Invalid));
+    // Half of the sweep lacks its broker: what was compared holds, and the run fails all the same.
+    let absent = |cell: &Cell, _: &std::sync::atomic::AtomicBool| {
+        let mut found = measured(1);
+        if cell.axes["size"] == "2kB" {
+            found.row.standing = Standing::Absent("apt-get install it".to_owned());
+        }
+        found
+    };
+    let half = command::RunArgs { scenario: folder.0.join("half.yaml"), ..args("half", &[], false) };
+    fs::write(&half.scenario, text.replace(", 'p99[60B] <= p99[2kB]'", "")).expect("writable");
+    let (outcome, summary) = run(&half, &absent);
+    assert_eq!(outcome, Ok(Outcome::Invalid), "{summary}");
+    assert!(summary.contains("holds at 1 of 1"), "{summary}");
+    assert!(summary.contains("## Not measured\n\n- size=2kB: absent: apt-get install it"), "{summary}");
     let stopping = |_: &Cell, stop: &std::sync::atomic::AtomicBool| {
         stop.store(true, std::sync::atomic::Ordering::SeqCst);
         measured(1)
