@@ -9,7 +9,8 @@ use crate::command;
 
 /// Answers, or writes a calibration.
 pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Outcome> {
-    let sources: Vec<Source> = args.data.iter().map(|path| Source::open(path)).collect::<io::Result<_>>()?;
+    let sources: Vec<Vec<Source>> = args.data.iter().map(|path| Source::open_all(path)).collect::<io::Result<_>>()?;
+    let sources: Vec<Source> = sources.into_iter().flatten().collect();
     if let Some(file) = &args.write_calibration {
         let (text, told) = calibration(&sources).map_err(io::Error::other)?;
         fs::write(file, text)?;

@@ -70,7 +70,10 @@ impl Metric {
             Metric::LatencyP99 => of_response(|it| it.p99),
             Metric::Bytes if messages > 0.0 => row.wire_bytes.map(|it| it as f64 / messages),
             // What comes in the drain was carried after the seconds that are counted.
-            Metric::Throughput if row.seconds > 0.0 => Some((messages - row.late as f64).max(0.0) / row.seconds),
+            // A trial in which nothing came in time has no rate: its logarithm would outweigh all others.
+            Metric::Throughput if row.seconds > 0.0 && row.delivered > row.late => {
+                Some((messages - row.late as f64) / row.seconds)
+            }
             Metric::Cpu if messages > 0.0 => {
                 let seconds = row.cpu_broker_s + row.cpu_client_s;
                 (seconds > 0.0).then(|| 1e6 * seconds / messages)

@@ -15,8 +15,10 @@ pub struct Refusal {
     pub reasons: Vec<String>,
     /// What would measure it.
     pub command: String,
-    /// It was measured, and nothing keeps the constraints: no measurement would help.
+    /// What was measured at this point breaks the constraints, or is not known to keep them.
     pub is_broken: bool,
+    /// Some choices were not measured at this point.
+    pub is_partial: bool,
 }
 
 /// A choice that was not measured around a point.
@@ -86,7 +88,9 @@ impl Refusal {
     /// From what was found missing.
     pub fn new(query: &RecommendArgs, missing: Missing, fields: &[Field]) -> Refusal {
         let Missing { outside, broken } = missing;
-        let is_broken = !broken.is_empty() && outside.is_empty() && broken.iter().all(|(_, breach)| breach.is_known);
+        // What is not known to keep them is no candidate; that something breaks them has to be known.
+        let is_broken = broken.iter().any(|(_, breach)| breach.is_known);
+        let is_partial = !outside.is_empty();
         let mut reasons: Vec<String> =
             broken.into_iter().map(|(name, breach)| format!("{name}: {}", breach.words)).collect();
         for it in &outside {
@@ -106,7 +110,7 @@ impl Refusal {
             reasons.push(format!("the data have no {} of what is not left out", goals.join(" or ")));
         }
         reasons.truncate(MOST_REASONS);
-        Refusal { reasons, command: command(query), is_broken }
+        Refusal { reasons, command: command(query), is_broken, is_partial }
     }
 }
 

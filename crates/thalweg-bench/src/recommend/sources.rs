@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::published::{self, Order, blank_cell};
 use super::{ceilings, courses};
 use crate::cell::{Cell, Leg, Load, Protocol, Quantiles, Row, Standing, Workload};
-use crate::results;
+use crate::{report, results};
 
 /// Measurements, and whose.
 #[derive(Clone, Debug)]
@@ -77,6 +77,20 @@ impl Kind {
 }
 
 impl Source {
+    /// Opens one, or each study of a folder that `suite all` has written: every study is a source of its own, since they may be
+    /// of several machines.
+    pub fn open_all(path: &Path) -> io::Result<Vec<Source>> {
+        if !report::is_of(path, "all") {
+            return Source::open(path).map(|source| vec![source]);
+        }
+        let folders = STUDIES.iter().map(|study| path.join(study)).filter(|folder| folder.join("run.json").exists());
+        let sources: Vec<Source> = folders.map(|folder| Source::open(&folder)).collect::<io::Result<_>>()?;
+        match sources.is_empty() {
+            true => Err(io::Error::other(format!("{}: it has none of {}", path.display(), STUDIES.join(", ")))),
+            false => Ok(sources),
+        }
+    }
+
     /// Opens one.
     pub fn open(path: &Path) -> io::Result<Source> {
         if !path.exists() {
@@ -160,6 +174,9 @@ impl Source {
         }
     }
 }
+
+/// The folders that `suite all` writes.
+const STUDIES: [&str; 6] = ["E1", "E2", "E2d", "E3", "E4", "E5"];
 
 /// The letter of the study that a published cell is of; empty for ours.
 pub fn study_of(cell: &Cell) -> &str {

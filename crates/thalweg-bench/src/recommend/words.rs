@@ -36,6 +36,9 @@ fn write_text(out: &mut String, advice: &Advice, query: &RecommendArgs, now: u64
             for reason in &refusal.reasons {
                 writeln!(out, "- {reason}")?;
             }
+            if refusal.is_partial {
+                writeln!(out, "\nThis would measure the rest (then add --data point):\n\n  {}", refusal.command)?;
+            }
         }
         Outcome::Refused(refusal) => {
             writeln!(out, "\nNo answer: this lies outside of what was measured, and a guess is none.")?;
@@ -244,8 +247,10 @@ fn against(ranking: &Ranking, candidate: &Candidate) -> String {
     let worse = (candidate.cost.0 - best).exp();
     let times = if worse < 1.995 {
         format!("{:.0} % worse", 100.0 * (worse - 1.0))
-    } else {
+    } else if worse < WORSE_MAX {
         format!("{} times worse", short(worse))
+    } else {
+        format!("more than {WORSE_MAX} times worse")
     };
     match candidate.standing {
         Standing::Best => "the best".to_owned(),
@@ -254,6 +259,9 @@ fn against(ranking: &Ranking, candidate: &Candidate) -> String {
         Standing::Worse => times,
     }
 }
+
+/// Beyond that the figure says no more than that.
+const WORSE_MAX: f64 = 1000.0;
 
 fn source_words(source: &About, now: u64) -> String {
     let (valid, other) = (source.valid, source.not_valid);

@@ -92,6 +92,61 @@ fn the_crossover_is_told_in_a_sentence_and_lies_where_the_numbers_cross() {
 }
 
 #[test]
+fn what_suite_all_has_written_is_a_source_for_each_study() {
+    let folder = Folder::new("recommend-all");
+    let mut all = own().trials;
+    for (number, (cell, _)) in all.iter_mut().enumerate() {
+        cell.axes.insert("number".to_owned(), number.to_string());
+    }
+    for (study, trials) in [("E1", &all[..6]), ("E2", &all[6..])] {
+        let cells: Vec<Cell> = trials.iter().map(|(cell, _)| cell.clone()).collect();
+        let mut writer =
+            Writer::open(&folder.0.join(study), &results::about(study, &cells), false).expect("a new folder");
+        for (cell, row) in trials {
+            let found = Measured { row: row.clone(), ..results::tests::measured(1) };
+            writer.write(cell, &found).expect("writable");
+        }
+        writer.finish(false).expect("writable");
+    }
+    crate::report::raw::write_about(&folder.0, &serde_json::json!({ "suite": "all" })).expect("writable");
+    let sources = Source::open_all(&folder.0).expect("it is a folder of folders");
+    let counts: Vec<(bool, usize)> =
+        sources.iter().map(|source| (source.name.ends_with("E1"), source.trials.len())).collect();
+    assert_eq!(counts, [(true, 6), (false, all.len() - 6)]);
+    assert_eq!(Source::open_all(&folder.0.join("E2")).expect("one study").len(), 1);
+}
+
+#[test]
+fn nothing_that_keeps_the_bound_is_an_answer_even_where_some_choices_were_not_measured() {
+    // A third protocol, measured elsewhere only.
+    let mut source = own();
+    let (cell, row) = source.trials[0].clone();
+    let mut other = cell;
+    (other.publish.protocol, other.subscribe.protocol) = (Protocol::Amqp, Protocol::Amqp);
+    other.workload = Workload::Fixed { bytes: 16_000 };
+    source.trials.push((other, row));
+    // One of which nothing but the mean is known, as of a course of E2d.
+    for at in 0..source.trials.len() {
+        let (mut cell, mut row) = source.trials[at].clone();
+        (cell.publish.qos, cell.subscribe.qos) = (2, 2);
+        row.response.p99 = f64::NAN;
+        source.trials.push((cell, row));
+    }
+    let (advice, text) = ask("--payload 60B --loss 0% --objective bytes --p99-max 1us", &[source]);
+    assert!(matches!(&advice.outcome, Outcome::Refused(it) if it.is_broken), "{text}");
+    assert!(text.contains("Nothing that was measured keeps the bounds"), "{text}");
+}
+
+#[test]
+fn a_trial_in_which_nothing_came_in_time_has_no_rate() {
+    let (cell, row) = own().trials[0].clone();
+    let of = |row: &Row| crate::recommend::Metric::Throughput.of(&cell, row, &crate::energy::PROFILES[0]);
+    assert_eq!(of(&Row { delivered: 1000, late: 0, ..row.clone() }), Some(10.0));
+    assert_eq!(of(&Row { delivered: 0, late: 0, ..row.clone() }), None);
+    assert_eq!(of(&Row { delivered: 1000, late: 1000, ..row }), None);
+}
+
+#[test]
 fn equal_ones_tie_and_the_answer_is_the_same_whatever_the_order_of_the_data() {
     let flags = "--payload 600B --loss 0% --need at-least-once --objective bytes";
     let (advice, text) = ask(flags, &[own()]);
