@@ -12,6 +12,7 @@
 
 pub mod calls;
 mod ejabberd;
+pub(crate) mod guard;
 mod libcoap;
 mod meter;
 mod mosquitto;

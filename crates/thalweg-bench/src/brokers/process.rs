@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::guard::Guard;
 use super::meter::{born, family, usage};
 use super::ports::Ports;
 use super::site::{Launch, Order, Site};
@@ -24,6 +25,8 @@ use crate::net::space::Space;
 #[derive(Debug)]
 pub struct Process {
     children: Vec<Child>,
+    /// One for each child.
+    guards: Vec<Guard>,
     folder: PathBuf,
     besides: Vec<PathBuf>,
     _ports: Ports,
@@ -33,10 +36,18 @@ impl Process {
     /// Starts it, and returns when it is ready.
     pub fn start(launch: Launch, site: Site<'_>) -> io::Result<Process> {
         let Site { cell, space, folder, ports, .. } = site;
-        let mut process = Process { children: Vec::new(), folder, besides: launch.besides.clone(), _ports: ports };
+        let mut process = Process {
+            children: Vec::new(),
+            guards: Vec::new(),
+            folder,
+            besides: launch.besides.clone(),
+            _ports: ports,
+        };
         for order in launch.before.iter().chain([&launch.broker]) {
             let child = process.spawn(order, space, cell.cpus.0)?;
+            let number = child.id();
             process.children.push(child);
+            process.guards.push(Guard::of_group(number, &process.folder)?);
             process.remember()?;
         }
         let patience = Instant::now() + launch.patience;
@@ -116,6 +127,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // A number that is free may go to somebody else: nobody guards it from here on.
+        self.guards.clear();
         // It keeps nothing that is wanted.
         for child in self.children.iter_mut().rev() {
             end(child.id());

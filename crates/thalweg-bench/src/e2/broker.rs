@@ -9,12 +9,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::brokers::guard::Guard;
 use crate::net::{BROKER_HOST, Network};
 
 /// A broker; it ends when dropped.
 #[derive(Debug)]
 pub struct Broker {
     child: Child,
+    guard: Option<Guard>,
     folder: PathBuf,
 }
 
@@ -41,7 +43,8 @@ impl Broker {
                 .spawn()
         })?;
         let stderr = child.stderr.take();
-        let broker = Broker { child, folder };
+        let guard = Some(Guard::of_group(child.id(), &folder)?);
+        let broker = Broker { child, guard, folder };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
             for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok)) {
@@ -62,6 +65,7 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
+        self.guard = None;
         // It keeps nothing that is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();

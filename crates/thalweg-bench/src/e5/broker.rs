@@ -11,6 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::brokers::guard::Guard;
+
 /// The strategies that cells ask for; each has its own part of the address space.
 pub const STRATEGIES: [&str; 8] =
     ["random", "round-robin", "sticky", "hash-topic", "weighted", "least-outstanding", "score", "adaptive"];
@@ -29,6 +31,7 @@ pub fn policies() -> String {
 pub struct Broker {
     address: SocketAddr,
     child: Option<Child>,
+    guard: Option<Guard>,
     folder: Option<PathBuf>,
 }
 
@@ -40,7 +43,7 @@ impl Broker {
         let address = place.to_socket_addrs()?.next().ok_or_else(|| io::Error::other(format!("{url}: no address")))?;
         TcpStream::connect_timeout(&address, ANSWERS_WITHIN)
             .map_err(|error| io::Error::new(error.kind(), format!("{url}: {error}")))?;
-        Ok(Broker { address, child: None, folder: None })
+        Ok(Broker { address, child: None, guard: None, folder: None })
     }
 
     /// Starts `program serve` with nothing but MQTT on a free port of the loopback, and waits until it is ready.
@@ -66,7 +69,8 @@ impl Broker {
             .process_group(0)
             .spawn()?;
         let stderr = child.stderr.take();
-        let broker = Broker { address, child: Some(child), folder: Some(folder) };
+        let guard = Some(Guard::of_group(child.id(), &folder)?);
+        let broker = Broker { address, child: Some(child), guard, folder: Some(folder) };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
             for line in stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok)) {
@@ -97,6 +101,7 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
+        self.guard = None;
         if let Some(child) = &mut self.child {
             // It keeps nothing that is wanted.
             let _ = child.kill();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::Study;
 use super::plan::by;
+use crate::brokers::guard::Guard;
 use crate::command::Outcome;
 use crate::e2;
 use crate::e5::plan::{Budget, Part};
@@ -130,7 +131,10 @@ fn punctual(args: &SuiteArgs) -> io::Result<Outcome> {
         command.args(["--fifo", "5"]).arg(program);
         // Whatever stands before `suite` on this command line.
         command.args(std::env::args_os().skip(1).take_while(|word| word != "suite")).args(words(args));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).status()
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        // Killed with this process, it takes its broker with it by a guard of its own.
+        let _guard = Guard::of_process(child.id())?;
+        child.wait()
     });
     let ended = child.ok().and_then(|status| status.code());
     let outcomes = [Outcome::Done, Outcome::Invalid, Outcome::ShapeFailed, Outcome::Interrupted];
