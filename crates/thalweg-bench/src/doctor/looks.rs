@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{Look, State};
 use crate::brokers::calls;
 use crate::cell::CallCounter;
-use crate::net::{nest, network, queue, tun};
+use crate::net::{nest, network, queue, tools, tun};
 
 /// Everything; takes about a second.
 pub fn everything() -> Vec<Look> {
@@ -177,13 +177,18 @@ fn files() -> Look {
 }
 
 fn spaces() -> Look {
-    match network::is_possible() {
+    spaces_of(network::is_possible(), &tools::absent())
+}
+
+/// What only lacks a program that can be installed is a restriction; what this machine does not allow is missing.
+fn spaces_of(found: Result<(), String>, absent: &[&str]) -> Look {
+    match found {
         Ok(()) if nest::is_inside() => look("networks in namespaces", "yes, in a user namespace", State::Good, ""),
         Ok(()) => look("networks in namespaces", "yes", State::Good, ""),
         Err(why) => look(
             "networks in namespaces",
             format!("no: {why}"),
-            State::Missing,
+            if absent.is_empty() { State::Missing } else { State::Limited },
             "no loss, delay or bytes: E2, E3 and parts of E4 cannot be run",
         ),
     }
@@ -253,6 +258,14 @@ const FILES: u64 = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_can_be_installed_makes_no_suite_impossible() {
+        let of = |absent: &[&str]| spaces_of(Err("no".to_owned()), absent).state;
+        assert_eq!(of(&["nft"]), State::Limited);
+        assert_eq!(of(&[]), State::Missing);
+        assert_eq!(spaces_of(Ok(()), &[]).state, State::Good);
+    }
 
     #[test]
     fn every_lack_says_what_it_means() {

@@ -27,7 +27,7 @@ pub mod queue;
 pub mod space;
 mod speech;
 pub mod split;
-mod tools;
+pub mod tools;
 pub mod tun;
 pub mod units;
 

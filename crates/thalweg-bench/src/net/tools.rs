@@ -34,6 +34,13 @@ pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<String>
 /// What networks are made with: the program, and Debian's package of it.
 pub const PROGRAMS: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
 
+/// Those of [`PROGRAMS`] that are not installed.
+pub fn absent() -> Vec<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    PROGRAMS.iter().map(|(program, _)| *program).filter(|program| !is_there(program)).collect()
+}
+
 fn package_of(program: &str) -> String {
     let known = PROGRAMS.iter().find(|(name, _)| *name == program);
     known.map_or_else(|| "install it".to_owned(), |(_, package)| format!("Debian has it in the package {package}"))

@@ -20,11 +20,29 @@ pub struct Writer {
     folder: PathBuf,
     about: Value,
     measured: BTreeSet<String>,
-    cells: File,
-    trials: File,
-    seconds: File,
-    resources: File,
-    events: File,
+    cells: Table,
+    trials: Table,
+    seconds: Table,
+    resources: Table,
+    events: Table,
+}
+
+/// A table that grows.
+#[derive(Debug)]
+struct Table {
+    path: PathBuf,
+    file: File,
+}
+
+impl Table {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes).map_err(named(&self.path))
+    }
+}
+
+/// What went wrong with a file, with its path: `No space left on device` alone says nothing of which.
+fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 impl Writer {
@@ -113,9 +131,9 @@ impl Writer {
         }
         let latency = Latency { response: measured.response.clone(), service: measured.service.clone() };
         let lasted = Duration::try_from_secs_f64(measured.row.seconds).unwrap_or_default();
-        latency::write(&self.folder, &key, lasted, &latency)?;
-        self.seconds.write_all(seconds(&key, &measured.seconds).as_bytes())?;
-        self.resources.write_all(resources(&key, &measured.seconds).as_bytes())?;
+        latency::write(&self.folder, &key, lasted, &latency).map_err(named(&self.folder.join("latency")))?;
+        self.seconds.append(seconds(&key, &measured.seconds).as_bytes())?;
+        self.resources.append(resources(&key, &measured.seconds).as_bytes())?;
         let mut events = String::new();
         let mut systems = false;
         for (at, what) in &measured.events {
@@ -125,9 +143,9 @@ impl Writer {
                 self.about["systems"][name] = json!(version);
             }
         }
-        self.events.write_all(events.as_bytes())?;
-        self.trials.write_all(format!("{}\n", columns::line(cell, &measured.row)).as_bytes())?;
-        self.cells.write_all(format!("{}\n", line_of(cell, &measured.row)?).as_bytes())?;
+        self.events.append(events.as_bytes())?;
+        self.trials.append(format!("{}\n", columns::line(cell, &measured.row)).as_bytes())?;
+        self.cells.append(format!("{}\n", line_of(cell, &measured.row)?).as_bytes())?;
         self.measured.insert(key);
         if systems { self.write_about() } else { Ok(()) }
     }
@@ -135,7 +153,7 @@ impl Writer {
     /// Notes what is of no trial: a warning, an interruption.
     pub fn note(&mut self, what: &str) -> io::Result<()> {
         let line = json!({ "key": null, "at_unix_s": unix_seconds(), "what": what });
-        self.events.write_all(format!("{line}\n").as_bytes())
+        self.events.append(format!("{line}\n").as_bytes())
     }
 
     /// Adds to `run.json`; whoever ends a run says so by [`Writer::finish`].
@@ -163,8 +181,8 @@ pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = file.with_file_name(name);
-    fs::write(&beside, text)?;
-    fs::rename(&beside, file)
+    fs::write(&beside, text).map_err(named(&beside))?;
+    fs::rename(&beside, file).map_err(named(file))
 }
 
 fn line_of(cell: &Cell, row: &crate::cell::Row) -> io::Result<String> {
@@ -172,7 +190,7 @@ fn line_of(cell: &Cell, row: &crate::cell::Row) -> io::Result<String> {
 }
 
 /// Writes a table with these lines and opens it to go on.
-fn begin(folder: &Path, name: &str, head: Option<&str>, lines: Vec<String>) -> io::Result<File> {
+fn begin(folder: &Path, name: &str, head: Option<&str>, lines: Vec<String>) -> io::Result<Table> {
     let file = folder.join(name);
     let mut text = head.map_or_else(String::new, |head| format!("{head}\n"));
     for line in &lines {
@@ -180,7 +198,8 @@ fn begin(folder: &Path, name: &str, head: Option<&str>, lines: Vec<String>) -> i
         text.push('\n');
     }
     replace(&file, text.as_bytes())?;
-    OpenOptions::new().append(true).open(&file)
+    let open = OpenOptions::new().append(true).open(&file).map_err(named(&file))?;
+    Ok(Table { path: file, file: open })
 }
 
 /// The lines of a table that may stay.
@@ -215,3 +234,17 @@ fn resources(key: &str, seconds: &[Second]) -> String {
 
 const SECONDS_HEAD: &str = "key,second,sent,received,response_p50_us,response_p99_us,wire_bytes";
 const RESOURCES_HEAD: &str = "key,second,process,cpu_s,rss_kib";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_path() {
+        // A device that is always full (full(4)).
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().write(true).open(&path).expect("Linux has it");
+        let error = Table { path, file }.append(b"x").expect_err("it is full").to_string();
+        assert!(error.starts_with("/dev/full: No space left on device"), "{error}");
+    }
+}
