@@ -58,7 +58,7 @@ pub fn energies(input: &Input, document: &mut Document) {
     if table.rows.is_empty() {
         return;
     }
-    document.heading("Energy, modelled");
+    document.part("Energy, modelled");
     document.text(
         "No joule was measured. This is a model of processor time, frames and bytes that were measured, with published \
          coefficients of devices (EXPERIMENTS 6), for the first repeat of each point. A rank is sure if it stays when any \

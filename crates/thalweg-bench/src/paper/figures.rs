@@ -199,7 +199,7 @@ fn sorted(mut bars: Vec<(String, Vec<f64>, Option<f64>)>) -> Vec<(String, Vec<f6
     bars
 }
 
-fn ecdf(title: String, groups: &[(String, &Group)]) -> Chart {
+fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> Chart {
     let curve = |(name, group): &(String, &Group)| {
         let histogram = group.response.as_ref().filter(|histogram| !histogram.is_empty())?;
         // Losses make seconds of microseconds: milliseconds are between them.
@@ -207,6 +207,9 @@ fn ecdf(title: String, groups: &[(String, &Group)]) -> Chart {
         Some(Series { name: name.clone(), look: Look::Curve, points })
     };
     let mut series: Vec<Series> = groups.iter().filter_map(curve).collect();
+    if series.is_empty() {
+        series = drawn.map_or_else(Vec::new, |table| again(table));
+    }
     series.sort_by(|a, b| a.name.cmp(&b.name));
     Chart {
         title,
@@ -215,6 +218,22 @@ fn ecdf(title: String, groups: &[(String, &Group)]) -> Chart {
         series,
         limits: Vec::new(),
     }
+}
+
+/// The curves of a table that [`Chart::csv`] has written.
+fn again(table: &str) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for line in table.lines().skip(1) {
+        let mut fields = line.rsplitn(5, ',').skip(2);
+        let (y, x) = (fields.next().and_then(|y| y.parse().ok()), fields.next().and_then(|x| x.parse().ok()));
+        let (Some(y), Some(x), Some(name)) = (y, x, fields.next()) else { continue };
+        let point = Point::at(x, y);
+        match all.last_mut().filter(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series { name: name.to_owned(), look: Look::Curve, points: vec![point] }),
+        }
+    }
+    all
 }
 
 fn by_class(input: &Input, figures: &mut Vec<Figure>) {
@@ -226,12 +245,13 @@ fn by_class(input: &Input, figures: &mut Vec<Figure>) {
             .collect();
         let Some((_, first)) = groups.first() else { continue };
         let rate = first.offered_per_s().map_or(0.0, |rate| rate.mean);
-        let chart = ecdf(format!("E1c {class}: latency"), &groups);
+        let file = format!("e1c-{class}");
+        let chart = ecdf(format!("E1c {class}: latency"), &groups, input.drawn.get(&file));
         let caption = format!(
             "Response times at {rate:.0} messages/s over {} publishers; from when a message was to be sent.",
             first.cell.load.flows()
         );
-        push(figures, &format!("e1c-{class}"), chart, caption, "E1c");
+        push(figures, &file, chart, caption, "E1c");
     }
 }
 
@@ -279,8 +299,9 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
             .filter(|group| group.loss_percent() == at && group.cell.publish.qos > 0)
             .map(|group| (who(&group.cell), group))
             .collect();
-        let chart = ecdf(format!("E2a: response times at {at} % loss, 60 B"), &groups);
-        push(figures, &format!("e2a-ecdf-{at}"), chart, "What came; what never came is in the table below.", "E2b");
+        let file = format!("e2a-ecdf-{at}");
+        let chart = ecdf(format!("E2a: response times at {at} % loss, 60 B"), &groups, input.drawn.get(&file));
+        push(figures, &file, chart, "What came; what never came is in the table below.", "E2b");
     }
     for bytes in [60, 600, 2000] {
         let chart = Chart {
@@ -620,14 +641,9 @@ fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) {
                 (if values.is_empty() { who(&group.cell) } else { values.join(" ") }, *group)
             })
             .collect();
-        let chart = ecdf(format!("{experiment}: response times"), &named);
-        push(
-            figures,
-            &format!("{}-ecdf-{}", plain(experiment), at + 1),
-            chart,
-            "From when a message was to be sent.",
-            experiment,
-        );
+        let file = format!("{}-ecdf-{}", plain(experiment), at + 1);
+        let chart = ecdf(format!("{experiment}: response times"), &named, input.drawn.get(&file));
+        push(figures, &file, chart, "From when a message was to be sent.", experiment);
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Input {
     pub groups: Vec<Group>,
     /// Seconds of trials, by key.
     pub seconds: HashMap<String, Vec<Moment>>,
+    /// Tables of an earlier page's drawings, by their names, where the distributions that they were drawn from are gone.
+    pub drawn: HashMap<String, String>,
 }
 
 /// A second of a trial, as `timeseries.csv` has it.
@@ -53,7 +55,19 @@ pub fn read(folder: &Path) -> io::Result<Input> {
     }
     let seconds =
         fs::read_to_string(folder.join("timeseries.csv")).map_or_else(|_| HashMap::new(), |text| moments(&text));
-    Ok(Input { about: found.about, trials: found.trials, groups, seconds })
+    let drawn = if folder.join("latency").exists() { HashMap::new() } else { tables(&folder.join("figures"))? };
+    Ok(Input { about: found.about, trials: found.trials, groups, seconds, drawn })
+}
+
+fn tables(folder: &Path) -> io::Result<HashMap<String, String>> {
+    let mut all = HashMap::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry?.path();
+        if let Some(name) = path.file_stem().filter(|_| path.extension().is_some_and(|it| it == "csv")) {
+            all.insert(name.to_string_lossy().into_owned(), fs::read_to_string(&path)?);
+        }
+    }
+    Ok(all)
 }
 
 /// The seconds of all trials.

@@ -33,6 +33,7 @@ mod energies;
 mod figures;
 pub mod input;
 mod junit;
+mod lead;
 mod page;
 pub mod plate;
 mod whole;
@@ -49,8 +50,12 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     }
     let part = Part::read(folder)?;
     let mut document = Document { title: part.title(), ..Document::default() };
+    document.contents();
     page::about(&part.input, &mut document);
-    page::shapes(&[&part], &mut document);
+    if !part.shapes.is_empty() {
+        page::verdicts(&mut document);
+        page::shapes(&[&part], &mut document);
+    }
     page::promises(&part.input, &mut document);
     page::body(&part, &mut document);
     page::provenance(&part, folder, &mut document);
@@ -129,13 +134,16 @@ impl Part {
         self.shapes.iter().map(shape).collect()
     }
 
-    /// Exactly what is drawn, as tables. Those of an earlier page are removed.
+    /// Exactly what is drawn, as tables. Those of an earlier page are removed, unless they are all that is left of it.
     pub(crate) fn write_figures(&self, folder: &Path) -> io::Result<()> {
         let folder = folder.join("figures");
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => fs::create_dir_all(&folder)?,
+        if self.input.drawn.is_empty() {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        fs::create_dir_all(&folder)?;
         for figure in &self.figures {
             fs::write(folder.join(format!("{}.csv", figure.file)), figure.drawing.csv())?;
         }

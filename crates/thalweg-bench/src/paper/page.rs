@@ -12,6 +12,7 @@ use super::input::Input;
 use crate::cell::{Row, Standing};
 use crate::report::document::{Document, Table};
 use crate::report::groups::{Stat, short};
+use crate::report::study::Ruling;
 use crate::results::calls;
 use crate::studies::group::{Group, client, name_of, payload, way};
 
@@ -47,20 +48,26 @@ pub fn about(input: &Input, document: &mut Document) {
     );
 }
 
-/// Statements of studies, with both verdicts.
-pub fn shapes(parts: &[&Part], document: &mut Document) {
-    if parts.iter().all(|part| part.shapes.is_empty()) {
-        return;
-    }
-    document.heading("What came out");
+/// What verdicts are, before the tables that have them.
+pub fn verdicts(document: &mut Document) {
+    document.heading(VERDICTS);
     document.text(
         "Each statement twice: with the systems that the study used or their stand-ins (it shows that this laboratory sees what \
-         the study saw), and with ours.",
+         the study saw), and with ours. Not judged: the intervals of the repeats overlap, or points are missing. The tables open \
+         when they are clicked.",
     );
+}
+
+/// The heading of the verdicts.
+pub const VERDICTS: &str = "What came out";
+
+/// Statements of studies, with both verdicts.
+pub fn shapes(parts: &[&Part], document: &mut Document) {
     for part in parts {
         for study in &part.studies {
             let mut table = shape_table();
-            for (_, shape) in part.shapes.iter().filter(|(of, _)| of == study) {
+            let shapes = || part.shapes.iter().filter(|(of, _)| of == study);
+            for (_, shape) in shapes() {
                 table.row([
                     shape.id.to_owned(),
                     shape.what.to_owned(),
@@ -71,10 +78,30 @@ pub fn shapes(parts: &[&Part], document: &mut Document) {
                     shape.ours.ruling.words(),
                 ]);
             }
-            document.part(study.title());
-            document.table(table);
+            let ours = tally(shapes().map(|(_, shape)| &shape.ours.ruling));
+            let baseline = tally(shapes().map(|(_, shape)| &shape.baseline.ruling));
+            document.folded_on_pages(format!("{}. Ours: {ours}. Baselines: {baseline}", study.title()), table);
         }
     }
+}
+
+/// How many of which verdict.
+pub fn tally<'r>(rulings: impl Iterator<Item = &'r Ruling>) -> String {
+    let names: Vec<&str> = rulings.map(Ruling::name).collect();
+    let words = [
+        ("reproduced", "reproduced"),
+        ("under-condition", "under a condition"),
+        ("not", "not reproduced"),
+        ("not-judged", "not judged"),
+        ("not-measured", "not measured"),
+    ];
+    let count = |name: &str| names.iter().filter(|other| **other == name).count();
+    let some: Vec<String> = words
+        .iter()
+        .filter(|(name, _)| count(name) > 0)
+        .map(|(name, words)| format!("{} {words}", count(name)))
+        .collect();
+    some.join(", ")
 }
 
 /// The columns of statements.
@@ -147,7 +174,7 @@ pub fn body(part: &Part, document: &mut Document) {
             document.chart(svg, caption, command(figure, input));
         }
     }
-    document.heading("Figures of all cells that count");
+    document.part("Figures of all cells that count");
     for experiment in input.experiments() {
         document.folded(format!("{experiment}: rates, latencies, losses"), results(input, experiment));
         document.folded(format!("{experiment}: resources"), resources(input, experiment));
@@ -233,7 +260,8 @@ fn results(input: &Input, experiment: &str) -> Table {
     ]);
     for group in sorted(input, experiment) {
         let sum = |of: fn(&Row) -> u64| group.rows.iter().map(of).sum::<u64>().to_string();
-        let of = |of: fn(&Row) -> f64| tell(group.stat(|row| Some(of(row))));
+        // Where nothing arrived there is no latency.
+        let of = |of: fn(&Row) -> f64| tell(group.stat(|row| (row.response.count > 0).then(|| of(row))));
         table.row(lead(group).into_iter().chain([
             tell(group.delivered_per_s()),
             tell(group.delivered_percent()),
@@ -315,7 +343,7 @@ fn excluded(input: &Input, document: &mut Document) {
     if table.rows.is_empty() && absent.is_empty() {
         return;
     }
-    document.heading("What does not count");
+    document.part("What does not count");
     let mut missing = Table::new(&["absent", "how to get it", "trials"]).of_sentences();
     for ((who, how), count) in absent {
         missing.row([who, how, count.to_string()]);
@@ -334,7 +362,7 @@ const SHOWN_MAX: usize = 12;
 /// Where all of this comes from, and how to do it again.
 pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
     let input = &part.input;
-    document.heading("Where this comes from");
+    document.part("Where this comes from");
     let mut table = Table::new(&["what", "value"]).of_sentences();
     for (name, value) in input.about.as_object().into_iter().flatten() {
         if ["cell_order", "sysctls", "systems", "seeds", "assertions", "saturation"].contains(&name.as_str())

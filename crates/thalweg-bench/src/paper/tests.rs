@@ -243,6 +243,15 @@ fn all_studies_are_on_one_page() {
     for words in ["S2.3", "S5.2", "no &lt;root&gt;", "who got how much", "E2b: bytes on the wire"] {
         assert!(html.contains(words), "{words}");
     }
+    // Five numbers and one drawing before anything else, tables folded, what was not measured said and grey.
+    let (head, rest) = html.split_once("<nav>").expect("it has contents");
+    let tiles = head.split("class=\"tiles\"").nth(1).expect("it begins with numbers");
+    assert_eq!((tiles.matches("<b>").count(), head.matches("<svg").count()), (5, 1));
+    assert!(tiles.contains("class=\"grey\"") && tiles.contains("<b>not measured</b>"), "{tiles}");
+    assert!(rest.contains("<details><summary>E2: MQTT and CoAP through a link that loses packets. Ours:"));
+    for link in tiles.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(html.contains(&format!("<h2 id=\"{link}\"")), "{link}");
+    }
     for file in ["junit.xml", "shapes.json", "figures/e5-shares.csv", "E2/report.html", "E5/report.html"] {
         assert!(whole.join(file).exists(), "{file}");
     }

@@ -11,13 +11,13 @@ use super::bars::Bars;
 use super::chart::{Chart, Look, Point, Series};
 use super::figures::{Drawing, Figure};
 use super::junit::{Case, End};
-use super::{Part, outcome, page, write};
+use super::{Part, lead, outcome, page, write};
 use crate::command::Outcome;
-use crate::report::document::Document;
+use crate::report::document::{Document, Table};
 use crate::report::groups::Groups;
-use crate::report::study::{self, POINT, Ruling};
+use crate::report::study::{POINT, Ruling};
 use crate::report::trial::{NOBODY, Trial};
-use crate::report::{self, Found, raw};
+use crate::report::{self, Found};
 use crate::studies::Study;
 
 /// Whether a folder has a folder for each study.
@@ -36,8 +36,76 @@ pub fn render(folder: &Path) -> io::Result<Found> {
             parts.push((study, Part::read(&there)?));
         }
     }
-    let mut document = Document { title: "The studies, again".to_owned(), ..Document::default() };
     let word = |key: &str| about[key].as_str().map_or_else(|| about[key].to_string(), str::to_owned);
+    let borrowed: Vec<&Part> = parts.iter().map(|(_, part)| part).collect();
+    let mut cases: Vec<Case> = borrowed.iter().flat_map(|part| part.cases()).collect();
+    let mut outcomes = vec![if borrowed.is_empty() { Outcome::Done } else { outcome(&borrowed) }];
+    let mut shapes: Vec<Value> = borrowed.iter().flat_map(|part| part.shapes_json()).collect();
+    let mut rulings: Vec<Ruling> =
+        borrowed.iter().flat_map(|part| part.shapes.iter().map(|(_, shape)| shape.ours.ruling.clone())).collect();
+    // Verdicts of the studies that are not made of cells: words and a table.
+    let mut others: Vec<(String, Table)> = Vec::new();
+    let e5 = folder.join("E5");
+    let mut again_e5 = String::new();
+    let mut checks_e5 = Vec::new();
+    let mut shares_e5 = Vec::new();
+    if e5.join("trials.csv").exists() {
+        let found = report::render(&e5)?;
+        outcomes.push(found.outcome);
+        let (checks, run) = report::checks(&e5)?;
+        let mut table = page::shape_table();
+        for check in &checks {
+            cases.push(Case::of_ruling("E5 shapes", format!("{} {}", check.id, check.what), &check.ruling));
+            shapes.push(json!({
+                "study": "E5", "id": check.id, "statement": check.what, "paper": check.study,
+                "ours": { "figures": check.ours, "verdict": check.ruling.name(), "words": check.ruling.words() },
+            }));
+            let none = "the study's algorithms run in our broker".to_owned();
+            let (id, what, study) = (check.id.to_owned(), check.what.clone(), check.study.clone());
+            table.row([id, what, study, none, "-".to_owned(), check.ours.clone(), check.ruling.words()]);
+        }
+        let tally = page::tally(checks.iter().map(|check| &check.ruling));
+        others.push((format!("E5: shared subscriptions that know the state of their members. Ours: {tally}"), table));
+        let about_e5 = run.as_ref().map_or(&found.json["about"], |run| &run.about);
+        again_e5 = format!("{} --only core", command_of("E5", about_e5, &about));
+        shares_e5 = run.map_or_else(Vec::new, |run| shares(&Groups::of(&run.trials)));
+        rulings.extend(checks.iter().map(|check| check.ruling.clone()));
+        checks_e5 = checks;
+    }
+    let e2d = folder.join("E2d");
+    if e2d.join("trials.csv").exists() {
+        let found = crate::e2::report::render(&e2d)?;
+        outcomes.push(found.outcome);
+        let mut table = page::shape_table();
+        let (mut held, mut above) = (0, 0);
+        for check in found.json["checks"].as_array().into_iter().flatten() {
+            let text = |key: &str| check[key].as_str().unwrap_or("-").to_owned();
+            let is_held = check["held"] == Value::Bool(true);
+            let ruling = if is_held { Ruling::Reproduced } else { Ruling::Not("above the bar".to_owned()) };
+            cases.push(Case::of_ruling("E2d bars", format!("{} {}", text("condition"), text("what")), &ruling));
+            let none = "-".to_owned();
+            let words = if is_held { "held" } else { "above the bar" };
+            held += usize::from(is_held);
+            above += usize::from(!is_held);
+            let what = format!("{}: {}", text("condition"), text("what"));
+            table.row(["E2d".to_owned(), what, text("bar"), none.clone(), none, text("ours"), words.to_owned()]);
+        }
+        others.push((format!("E2d: the client that chooses its protocol. {held} held, {above} above the bar"), table));
+        shapes.push(json!({ "study": "E2d", "checks": found.json["checks"] }));
+    }
+    let mut document = Document { title: "The studies, again".to_owned(), ..Document::default() };
+    document.tiles(lead::tiles(&parts, &checks_e5, &rulings));
+    if let Some((figure, svg)) = lead::drawing(&parts).and_then(|figure| Some((figure, figure.drawing.svg()?))) {
+        document.chart(svg, figure.caption.clone(), "");
+    }
+    document.contents();
+    let beside: Vec<&str> =
+        ["E1", "E2", "E2d", "E3", "E4", "E5"].into_iter().filter(|study| folder.join(study).is_dir()).collect();
+    let places: Vec<String> = beside.iter().map(|study| format!("{study}/summary.md")).collect();
+    let mut links: Vec<(&str, &str)> =
+        beside.iter().zip(&places).map(|(study, place)| (*study, place.as_str())).collect();
+    links.extend([("verdicts for programs", "shapes.json"), ("JUnit", "junit.xml"), ("plain text", "summary.md")]);
+    document.links(&links);
     document.text(format!(
         "Thalweg {} ({}), budget {}, seed {}; {} with {} cores, kernel {}. All together took {} s.",
         word("version"),
@@ -49,54 +117,10 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         word("kernel"),
         about["lasted_s"].as_f64().map_or("?".to_owned(), |seconds| format!("{seconds:.0}")),
     ));
-    let borrowed: Vec<&Part> = parts.iter().map(|(_, part)| part).collect();
+    page::verdicts(&mut document);
     page::shapes(&borrowed, &mut document);
-    let mut cases: Vec<Case> = borrowed.iter().flat_map(|part| part.cases()).collect();
-    let mut outcomes = vec![if borrowed.is_empty() { Outcome::Done } else { outcome(&borrowed) }];
-    let mut shapes: Vec<Value> = borrowed.iter().flat_map(|part| part.shapes_json()).collect();
-    let e5 = folder.join("E5");
-    let mut again_e5 = String::new();
-    let shares = if e5.join("trials.csv").exists() {
-        let found = report::render(&e5)?;
-        outcomes.push(found.outcome);
-        let run = raw::read(&e5)?;
-        let groups = Groups::of(&run.trials);
-        let mut table = page::shape_table();
-        for check in study::checks(&groups) {
-            cases.push(Case::of_ruling("E5 shapes", format!("{} {}", check.id, check.what), &check.ruling));
-            shapes.push(json!({
-                "study": "E5", "id": check.id, "statement": check.what, "paper": check.study,
-                "ours": { "figures": check.ours, "verdict": check.ruling.name(), "words": check.ruling.words() },
-            }));
-            let words = check.ruling.words();
-            let none = "the study's algorithms run in our broker".to_owned();
-            table.row([check.id.to_owned(), check.what, check.study, none, "-".to_owned(), check.ours, words]);
-        }
-        document.part("E5: shared subscriptions that know the state of their members");
-        document.table(table);
-        again_e5 = format!("{} --only core", command_of("E5", &run.about, &about));
-        shares(&groups)
-    } else {
-        Vec::new()
-    };
-    let e2d = folder.join("E2d");
-    if e2d.join("trials.csv").exists() {
-        let found = crate::e2::report::render(&e2d)?;
-        outcomes.push(found.outcome);
-        let mut table = page::shape_table();
-        for check in found.json["checks"].as_array().into_iter().flatten() {
-            let text = |key: &str| check[key].as_str().unwrap_or("-").to_owned();
-            let is_held = check["held"] == Value::Bool(true);
-            let ruling = if is_held { Ruling::Reproduced } else { Ruling::Not("above the bar".to_owned()) };
-            cases.push(Case::of_ruling("E2d bars", format!("{} {}", text("condition"), text("what")), &ruling));
-            let none = "-".to_owned();
-            let words = if is_held { "held" } else { "above the bar" };
-            let what = format!("{}: {}", text("condition"), text("what"));
-            table.row(["E2d".to_owned(), what, text("bar"), none.clone(), none, text("ours"), words.to_owned()]);
-        }
-        document.part("E2d: the client that chooses its protocol");
-        document.table(table);
-        shapes.push(json!({ "study": "E2d", "checks": found.json["checks"] }));
+    for (words, table) in others {
+        document.folded_on_pages(words, table);
     }
     for study in about["failed"].as_array().into_iter().flatten() {
         let (name, why) = (study["suite"].as_str().unwrap_or("?"), study["why"].as_str().unwrap_or("?"));
@@ -110,10 +134,10 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         page::body(part, &mut document);
         page::provenance(part, &folder.join(study.name()), &mut document);
     }
-    if !shares.is_empty() {
+    if !shares_e5.is_empty() {
         document.heading("E5: drawings");
     }
-    for figure in &shares {
+    for figure in &shares_e5 {
         if let Some(svg) = figure.drawing.svg() {
             document.chart(svg, figure.caption.clone(), again_e5.clone());
         }
@@ -132,7 +156,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     let json = json!({ "about": about, "shapes": shapes });
     write(folder, &document, &cases, &json)?;
     fs::create_dir_all(folder.join("figures"))?;
-    for figure in &shares {
+    for figure in &shares_e5 {
         fs::write(folder.join("figures").join(format!("{}.csv", figure.file)), figure.drawing.csv())?;
     }
     Ok(Found { summary: document.brief(), json, outcome: worst(&outcomes) })

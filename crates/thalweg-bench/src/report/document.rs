@@ -33,11 +33,36 @@ pub enum Block {
         words: String,
         /// The table.
         table: Table,
+        /// It is short enough for a terminal.
+        is_brief: bool,
     },
+    /// The figures that a page begins with.
+    Tiles(Vec<Tile>),
+    /// Links to the sections of the page.
+    Contents,
+    /// Links to what is beside the page: words and places.
+    Links(Vec<(String, String)>),
     /// The heading of a part of a section.
     Part(String),
     /// Lines as they are typed.
     Code(String),
+}
+
+/// A figure that a page begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tile {
+    /// The number with its unit; none if it was not measured.
+    pub number: Option<String>,
+    /// What it is, in a few words.
+    pub words: String,
+    /// The heading of the section that it is from.
+    pub section: String,
+}
+
+impl Tile {
+    fn number(&self) -> &str {
+        self.number.as_deref().unwrap_or("not measured")
+    }
 }
 
 /// A table.
@@ -108,8 +133,31 @@ impl Document {
     /// Adds a table that is shown when somebody asks for it, unless it is empty.
     pub fn folded(&mut self, words: impl Into<String>, table: Table) {
         if !table.rows.is_empty() {
-            self.blocks.push(Block::Folded { words: words.into(), table });
+            self.blocks.push(Block::Folded { words: words.into(), table, is_brief: false });
         }
+    }
+
+    /// The same, but a terminal shows it at once.
+    pub fn folded_on_pages(&mut self, words: impl Into<String>, table: Table) {
+        if !table.rows.is_empty() {
+            self.blocks.push(Block::Folded { words: words.into(), table, is_brief: true });
+        }
+    }
+
+    /// Adds the figures that a page begins with.
+    pub fn tiles(&mut self, tiles: Vec<Tile>) {
+        self.blocks.push(Block::Tiles(tiles));
+    }
+
+    /// Adds links to the sections of the page.
+    pub fn contents(&mut self) {
+        self.blocks.push(Block::Contents);
+    }
+
+    /// Adds links to what is beside the page: words and places.
+    pub fn links(&mut self, links: &[(&str, &str)]) {
+        let links = links.iter().map(|(words, place)| ((*words).to_owned(), (*place).to_owned()));
+        self.blocks.push(Block::Links(links.collect()));
     }
 
     /// Adds the heading of a part of a section.
@@ -124,7 +172,8 @@ impl Document {
 
     /// As Markdown for a terminal: neither drawings nor what is shown only when somebody asks for it.
     pub fn brief(&self) -> String {
-        let is_long = |block: &Block| matches!(block, Block::Folded { .. } | Block::Code(_));
+        let is_long =
+            |block: &Block| matches!(block, Block::Folded { is_brief: false, .. } | Block::Code(_) | Block::Links(_));
         let blocks = self.blocks.iter().filter(|block| !is_long(block)).cloned().collect();
         Document { title: self.title.clone(), blocks }.markdown()
     }
@@ -139,11 +188,21 @@ impl Document {
                 Block::Part(words) => drop(writeln!(text, "\n### {words}")),
                 Block::Code(lines) => drop(writeln!(text, "\n```sh\n{lines}\n```")),
                 Block::Table(table) => table.write_markdown(&mut text),
-                Block::Folded { words, table } => {
+                Block::Folded { words, table, .. } => {
                     let _ = writeln!(text, "\n{words}:");
                     table.write_markdown(&mut text);
                 }
-                Block::Figure { .. } | Block::Chart { .. } => {}
+                Block::Tiles(tiles) => {
+                    text.push('\n');
+                    for tile in tiles {
+                        let _ = writeln!(text, "- **{}** {}", tile.number(), tile.words);
+                    }
+                }
+                Block::Links(links) => {
+                    let links: Vec<String> = links.iter().map(|(words, place)| format!("[{words}]({place})")).collect();
+                    let _ = writeln!(text, "\n{}", links.join(" · "));
+                }
+                Block::Contents | Block::Figure { .. } | Block::Chart { .. } => {}
             }
         }
         text
@@ -160,6 +219,7 @@ impl Document {
             crate::paper::chart::STYLE
         );
         let mut in_charts = false;
+        let mut seen = Names::default();
         for block in &self.blocks {
             let is_chart = matches!(block, Block::Chart { .. });
             if is_chart != in_charts {
@@ -167,12 +227,36 @@ impl Document {
                 in_charts = is_chart;
             }
             match block {
-                Block::Heading(words) => drop(writeln!(text, "<h2>{}</h2>", escaped(words))),
+                Block::Heading(words) => {
+                    let _ = writeln!(text, "<h2 id=\"{}\">{}</h2>", seen.of(words), escaped(words));
+                }
+                Block::Tiles(tiles) => {
+                    text.push_str("<div class=\"tiles\">\n");
+                    for tile in tiles {
+                        let grey = if tile.number.is_none() { " class=\"grey\"" } else { "" };
+                        let _ = writeln!(
+                            text,
+                            "<a{grey} href=\"#{}\"><b>{}</b> {}</a>",
+                            slug(&tile.section),
+                            escaped(tile.number()),
+                            escaped(&tile.words)
+                        );
+                    }
+                    text.push_str("</div>\n");
+                }
+                Block::Contents => self.write_contents(&mut text),
+                Block::Links(links) => {
+                    let one = |(words, place): &(String, String)| {
+                        format!("<a href=\"{}\">{}</a>", escaped(place), escaped(words))
+                    };
+                    let all: Vec<String> = links.iter().map(one).collect();
+                    let _ = writeln!(text, "<p>{}</p>", all.join(" · "));
+                }
                 Block::Part(words) => drop(writeln!(text, "<h3>{}</h3>", escaped(words))),
                 Block::Text(words) => drop(writeln!(text, "<p>{}</p>", escaped(words))),
                 Block::Code(lines) => drop(writeln!(text, "<pre>{}</pre>", escaped(lines))),
                 Block::Table(table) => table.write_html(&mut text),
-                Block::Folded { words, table } => {
+                Block::Folded { words, table, .. } => {
                     let _ = writeln!(text, "<details><summary>{}</summary>", escaped(words));
                     table.write_html(&mut text);
                     text.push_str("</details>\n");
@@ -196,6 +280,37 @@ impl Document {
         text.push_str("</body>\n</html>\n");
         text
     }
+
+    fn write_contents(&self, text: &mut String) {
+        text.push_str("<nav><ul>\n");
+        let mut seen = Names::default();
+        for block in &self.blocks {
+            if let Block::Heading(words) = block {
+                let _ = writeln!(text, "<li><a href=\"#{}\">{}</a></li>", seen.of(words), escaped(words));
+            }
+        }
+        text.push_str("</ul></nav>\n");
+    }
+}
+
+/// Names of sections in links: each once.
+#[derive(Debug, Default)]
+struct Names(Vec<String>);
+
+impl Names {
+    fn of(&mut self, words: &str) -> String {
+        let base = slug(words);
+        let count = self.0.iter().filter(|name| **name == base).count();
+        self.0.push(base.clone());
+        if count == 0 { base } else { format!("{base}-{}", count + 1) }
+    }
+}
+
+/// Words as a part of a link.
+fn slug(words: &str) -> String {
+    let words = words.to_lowercase();
+    let parts: Vec<&str> = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()).collect();
+    parts.join("-")
 }
 
 impl Table {
@@ -272,7 +387,10 @@ figcaption{font-size:13px;color:var(--quiet);overflow-wrap:anywhere}figcaption c
 figcaption code span{display:inline-block;max-width:100%}\
 svg{max-width:100%;height:auto}pre{overflow-x:auto;font-size:13px;background:var(--faint);padding:.6em}\
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29em),1fr));gap:.5em 2em}.charts figure{max-width:44em}\
-details{margin:1em 0}summary{cursor:pointer}\
+nav ul{columns:16em;padding-left:1.2em}a{color:inherit;text-decoration-color:var(--quiet)}\
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,13em),1fr));gap:.7em;margin:1em 0}\
+.tiles a{background:var(--faint);padding:.6em .8em;text-decoration:none;font-size:13px}.tiles b{display:block;font-size:1.6em}\
+.tiles .grey,.tiles .grey b{color:var(--quiet);font-weight:normal}details{margin:1em 0}summary{cursor:pointer}\
 @media(max-width:700px){body{padding:0 .8em}table.cards th{display:none}table.cards tr{display:block;margin:0 0 .9em;\
 border:1px solid var(--quiet)}table.cards td.none{display:none}\
 table.cards td:not(.none){display:block;overflow-wrap:anywhere;border:0;border-bottom:1px solid var(--faint)}\
@@ -309,6 +427,43 @@ mod tests {
             assert!(html.contains(part), "{part}");
         }
         assert!(!html.contains("<script") && !html.contains("http"));
+    }
+
+    #[test]
+    fn a_page_has_contents_and_what_was_not_measured_is_grey() {
+        let mut document = Document { title: "T".to_owned(), ..Document::default() };
+        let tile = |number: Option<&str>| Tile {
+            number: number.map(str::to_owned),
+            words: "it".to_owned(),
+            section: "E1: drawings".to_owned(),
+        };
+        document.tiles(vec![tile(Some("5 ms")), tile(None)]);
+        document.contents();
+        document.links(&[("raw files", "E1/")]);
+        for _ in 0..2 {
+            document.heading("E1: drawings");
+        }
+        let mut table = Table::new(&["verdict"]);
+        for verdict in ["not judged: noise", "not measured", "reproduced", "reproduced under a condition: x"] {
+            table.row([verdict.to_owned()]);
+        }
+        document.folded_on_pages("E1: 1 reproduced", table);
+        let html = document.html();
+        for part in [
+            "<a href=\"#e1-drawings\"><b>5 ms</b> it</a>",
+            "<a class=\"grey\" href=\"#e1-drawings\"><b>not measured</b> it</a>",
+            "<li><a href=\"#e1-drawings-2\">E1: drawings</a></li>",
+            "<h2 id=\"e1-drawings-2\">",
+            "<a href=\"E1/\">raw files</a>",
+            "<summary>E1: 1 reproduced</summary>",
+            "<td class=\"grey\">not judged: noise</td>",
+            "<td class=\"grey\">not measured</td>",
+            "<td class=\"so\">reproduced under",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        let brief = document.brief();
+        assert!(brief.contains("- **not measured** it") && brief.contains("| not judged: noise |"), "{brief}");
     }
 
     #[test]

@@ -41,8 +41,33 @@ pub fn is_of(folder: &Path, suite: &str) -> bool {
     about.is_some_and(|about| about["suite"] == suite)
 }
 
+/// What was found in a folder whose messages were not kept: its files stay as they are.
+fn kept(folder: &Path) -> io::Result<Option<Value>> {
+    if folder.join("messages.csv").exists() || !folder.join("findings.json").exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(folder.join("findings.json"))?;
+    serde_json::from_str(&text).map(Some).map_err(io::Error::other)
+}
+
+/// The verdicts of a folder, and the trials that they rest on, if those were kept.
+pub fn checks(folder: &Path) -> io::Result<(Vec<study::Check>, Option<raw::Run>)> {
+    match kept(folder)? {
+        Some(found) => Ok((study::stored(&found), None)),
+        None => {
+            let run = raw::read(folder)?;
+            Ok((study::checks(&groups::Groups::of(&run.trials)), Some(run)))
+        }
+    }
+}
+
 /// Renders a folder anew from its raw files.
 pub fn render(folder: &Path) -> io::Result<Found> {
+    if let Some(json) = kept(folder)? {
+        let failed = study::stored(&json).iter().any(|check| matches!(check.ruling, study::Ruling::Not(_)));
+        let outcome = if failed { Outcome::ShapeFailed } else { Outcome::Done };
+        return Ok(Found { summary: fs::read_to_string(folder.join("summary.md"))?, json, outcome });
+    }
     let run = raw::read(folder)?;
     let found = page::findings(&run);
     let summary = found.document.markdown();
