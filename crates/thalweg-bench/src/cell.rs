@@ -46,6 +46,27 @@ pub struct Cell {
     /// What counts the broker's system calls, if they are to be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallCounter>,
+    /// What there is beside the messages.
+    #[serde(default, skip_serializing_if = "Extras::is_empty")]
+    pub extras: Extras,
+}
+
+/// What a trial has beside its messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Extras {
+    /// Connections of MQTT that are opened all at once before the others, and stay without a word.
+    pub idle: u32,
+    /// User name of all clients. The password is in the environment ([`crate::drivers::PASSWORD`]): a folder of results is
+    /// published, and has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+impl Extras {
+    fn is_empty(&self) -> bool {
+        *self == Extras::default()
+    }
 }
 
 /// Whose client speaks.

@@ -215,6 +215,7 @@ mod tests {
             phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
             fan_out: 1,
             calls: None,
+            extras: Default::default(),
         }
     }
 

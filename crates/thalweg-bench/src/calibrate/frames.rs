@@ -371,6 +371,7 @@ pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
         phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
         fan_out: 1,
         calls: None,
+        extras: Default::default(),
     }
 }
 

@@ -177,5 +177,6 @@ fn cell(
         phases,
         fan_out: 1,
         calls: None,
+        extras: Default::default(),
     }
 }

@@ -62,8 +62,7 @@ impl Job {
 
     /// Of a cell.
     pub fn of(cell: &Cell, run: u32, publish_at: SocketAddr, subscribe_at: SocketAddr) -> Job {
-        // RabbitMQ has this user from the beginning; others let everybody in.
-        let login = (cell.system == "rabbitmq").then(|| ("guest".to_owned(), "guest".to_owned()));
+        let login = login(cell, std::env::var(PASSWORD).ok());
         Job {
             run,
             role: "lab".to_owned(),
@@ -82,6 +81,18 @@ impl Job {
         }
     }
 }
+
+/// User name and password of all clients.
+fn login(cell: &Cell, password: Option<String>) -> Option<(String, String)> {
+    match &cell.extras.user {
+        Some(user) => Some((user.clone(), password.unwrap_or_default())),
+        // RabbitMQ has this user from the beginning; others let everybody in.
+        None => (cell.system == "rabbitmq").then(|| ("guest".to_owned(), "guest".to_owned())),
+    }
+}
+
+/// The environment variable that has the password of a scenario's `system.user`.
+pub const PASSWORD: &str = "THALWEG_BENCH_PASSWORD";
 
 /// One connection publishes for all flows of a small load, as a gateway does; more of them where one connection would be
 /// the limit: RabbitMQ serves each by one process of its virtual machine.
@@ -194,5 +205,27 @@ pub fn speaks(driver: Driver, protocol: Protocol) -> Result<(), String> {
         (Driver::Common, Protocol::Coap | Protocol::Amqp | Protocol::Stomp) => Ok(()),
         (Driver::Common, _) => Err(format!("the common client does not speak {protocol:?} yet; `driver: stock` may")),
         (Driver::Bare, _) => Err("the bare driver speaks MQTT only".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Extras;
+    use crate::studies::plan;
+
+    #[test]
+    fn a_user_of_the_scenario_goes_before_that_of_the_system() {
+        let of = |system: &str, user: Option<&str>, password: Option<&str>| {
+            let mut cells = Vec::new();
+            plan::cell("E9", system, plan::mqtt(0)).repeats(1, 1, &mut cells);
+            let extras = Extras { user: user.map(str::to_owned), ..Extras::default() };
+            login(&Cell { extras, ..cells.remove(0) }, password.map(str::to_owned))
+        };
+        let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert_eq!(of("thalweg", None, Some("secret")), None);
+        assert_eq!(of("rabbitmq", None, None), pair("guest", "guest"));
+        assert_eq!(of("rabbitmq", Some("lab"), Some("secret")), pair("lab", "secret"));
+        assert_eq!(of("127.0.0.1:1883", Some("lab"), None), pair("lab", ""));
     }
 }

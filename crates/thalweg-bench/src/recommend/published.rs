@@ -157,5 +157,6 @@ pub(crate) fn blank_cell() -> Cell {
         phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 0, drain_ns: 0 },
         fan_out: 1,
         calls: None,
+        extras: Default::default(),
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
         phases: Phases { settle_ns: 0, warmup_ns: 0, measure_ns: 5_000_000_000, drain_ns: 0 },
         fan_out: 1,
         calls: None,
+        extras: Default::default(),
     }
 }
 

@@ -218,6 +218,7 @@ impl RoleArgs {
             },
             fan_out: copies,
             calls: None,
+            extras: Default::default(),
         })
     }
 

@@ -7,7 +7,7 @@ use super::tree::Node;
 use super::values::{
     bits, bytes, core, count, driver, engine, factor, frequency, one_of, part, protocol, seed, some, switch, time, word,
 };
-use crate::cell::{CallCounter, Cell, Driver, Engine, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{CallCounter, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload};
 
 /// What is of the scenario and not of a point.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         one_of(metric, &METRICS.map(|name| (name, ()))).map_err(|why| format!("metrics: {why}"))?;
     }
     let link = link(root.section("topology", &["kind", "link"])?)?;
-    let system = root.section("system", &["name", "driver", "broker", "generator", "count_system_calls"])?;
+    let system = root.section("system", &["name", "driver", "broker", "generator", "count_system_calls", "user"])?;
     let broker = system.section("broker", &["cpu", "settings"])?;
     let generator = system.section("generator", &["cpu"])?;
     let cpus = (broker.maybe("cpu", core)?, generator.maybe("cpu", core)?);
@@ -54,7 +54,10 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     })?;
     let (publish, subscribe) = legs(root.section("protocol", &LEGS)?)?;
     let (workload, seed) = workload(root.section("workload", &WORKLOAD)?)?;
-    let (load, fan_out) = load(root.section("load", &LOAD)?, &workload)?;
+    let load_section = root.section("load", &LOAD)?;
+    let idle = load_section.or("idle_connections", 0, count)?;
+    let user = system.maybe("user", word)?;
+    let (load, fan_out) = load(load_section, &workload)?;
     let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;
     let wire = frame.metrics.iter().any(|metric| metric == "wire" || metric == "energy");
     if wire && !link.namespaces {
@@ -62,6 +65,9 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     }
     if driver == Driver::Bare && (publish.protocol != Protocol::Mqtt || subscribe.protocol != Protocol::Mqtt) {
         return Err("system.driver: bare speaks MQTT only".to_owned());
+    }
+    if idle > 0 && (publish.protocol != Protocol::Mqtt || driver == Driver::Stock) {
+        return Err("load.idle_connections: they speak MQTT, beside the common or the bare driver".to_owned());
     }
     let mut cell = Cell {
         experiment: frame.name.clone(),
@@ -80,6 +86,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         phases,
         fan_out,
         calls: None,
+        extras: Extras { idle, user },
     };
     if let Some(by) = counter {
         cell.count_calls(by);
@@ -250,6 +257,7 @@ const ROOT: [&str; 12] = [
 const LINK: [&str; 7] = ["rate", "delay", "jitter", "loss", "reorder", "duplicate", "loss_engine"];
 const LEGS: [&str; 7] = ["publish", "subscribe", "qos", "con", "subscribe_qos", "version", "window"];
 const WORKLOAD: [&str; 5] = ["class", "size", "file", "seed", "header"];
-const LOAD: [&str; 8] = ["model", "rate", "flows", "fan_out", "arrivals", "think", "speed", "rate_scale"];
+const LOAD: [&str; 9] =
+    ["model", "rate", "flows", "fan_out", "arrivals", "think", "speed", "rate_scale", "idle_connections"];
 /// What a scenario may ask for.
 const METRICS: [&str; 6] = ["latency", "wire", "delivery", "cpu", "rss", "energy"];

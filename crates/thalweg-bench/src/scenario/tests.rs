@@ -204,6 +204,19 @@ fn the_examples_can_be_read() {
 }
 
 #[test]
+fn users_and_idle_connections_are_of_a_scenario() {
+    let more = [("system.user", "lab"), ("load.idle_connections", "500")];
+    let cell = &parse(SMALL, &set(&more), None).expect("a scenario").cells[0];
+    assert_eq!((cell.extras.user.as_deref(), cell.extras.idle), (Some("lab"), 500));
+    let text = serde_json::to_string(cell).expect("JSON");
+    assert!(text.contains("\"extras\":{\"idle\":500,\"user\":\"lab\"}"), "{text}");
+    let plain = &parse(SMALL, &[], None).expect("a scenario").cells[0];
+    assert!(!serde_json::to_string(plain).expect("JSON").contains("extras"), "old folders are resumed");
+    let coap = [("load.idle_connections", "5"), ("protocol.publish", "coap")];
+    assert!(parse(SMALL, &set(&coap), None).expect_err("they speak MQTT").contains("load.idle_connections"));
+}
+
+#[test]
 fn a_trace_is_found_beside_its_scenario_and_its_content_counts() {
     let folder = Folder::new("scenario-trace");
     fs::create_dir_all(&folder.0).expect("writable");

@@ -29,6 +29,7 @@ pub fn cell(experiment: &str, system: &str, leg: Leg) -> Draft {
         phases: phases(0.3, 0.5, 3.0, 3.0),
         fan_out: 1,
         calls: None,
+        extras: Default::default(),
     })
 }
 

@@ -9,6 +9,7 @@ use super::meters::{Metered, Sample, Threads, memory};
 use super::pump::{LOOK_UP, Shared, is_for_one, receive, send, send_and_receive};
 use super::{Played, Stage};
 use crate::cell::Link;
+use crate::drivers::bare::Idle;
 use crate::drivers::{self, Fault};
 use crate::load::{Books, Got, Times, clock};
 use crate::net::Network;
@@ -17,6 +18,8 @@ use crate::net::capture::Capture;
 /// Connects, settles, measures, drains.
 pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> {
     let Stage { cell, job, .. } = stage;
+    let begun = clock::now();
+    let idle = Idle::connect(job, cell.extras.idle)?;
     let connecting = clock::now();
     let mut subscriber = drivers::subscriber(cell.driver, job)?;
     let subscribed = clock::now();
@@ -54,6 +57,11 @@ pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> 
         ("subscribe_us".to_owned(), (subscribed - connecting) as f64 / 1e3),
         ("connect_us".to_owned(), (connected - subscribed) as f64 / 1e3),
     ];
+    if cell.extras.idle > 0 {
+        let seconds = (connecting - begun).max(1) as f64 / 1e9;
+        counts.push(("idle_connections".to_owned(), idle.open() as f64));
+        counts.push(("idle_connects_per_s".to_owned(), f64::from(cell.extras.idle) / seconds));
+    }
     let both = publisher.counts().into_iter().chain(subscriber.counts());
     counts.extend(both.map(|(name, count)| (name.to_owned(), count)));
     let trouble = shared.trouble();

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::calibrate::fake::{AtOnce, Fake};
-use crate::cell::{Driver, Leg, Link, Phases, Protocol, Workload};
+use crate::cell::{Driver, Extras, Leg, Link, Phases, Protocol, Workload};
 
 const MS: u64 = 1_000_000;
 
@@ -27,6 +27,7 @@ fn cell(fake: &Fake) -> Cell {
         phases: Phases { settle_ns: 0, warmup_ns: 100 * MS, measure_ns: 500 * MS, drain_ns: 30_000 * MS },
         fan_out: 1,
         calls: None,
+        extras: Default::default(),
     }
 }
 
@@ -91,6 +92,17 @@ fn a_closed_loop_has_one_message_of_a_flow_under_way() {
         assert!((2..=102).contains(&row.sent), "{row:?}");
         assert_eq!((row.delivered, row.lost, row.duplicates, row.reordered), (row.sent, 0, 0, 0));
     }
+}
+
+#[test]
+fn idle_connections_are_there_until_the_end() {
+    let fake = fake();
+    let extras = Extras { idle: 25, ..Extras::default() };
+    let row = run(&Cell { extras, ..cell(&fake) }, &AtomicBool::new(false)).row;
+    assert_eq!((row.more["idle_connections"], row.lost), (25.0, 0), "{row:?}");
+    assert!(row.more["idle_connects_per_s"] > 0.0);
+    let row = run(&cell(&fake), &AtomicBool::new(false)).row;
+    assert!(!row.more.contains_key("idle_connections"), "nobody asked");
 }
 
 #[test]

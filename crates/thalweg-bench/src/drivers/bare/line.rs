@@ -136,6 +136,14 @@ impl Line {
         }
     }
 
+    /// Whether the broker has not closed it.
+    pub fn is_open(&self) -> bool {
+        match self.stream.peek(&mut [0]) {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// Its events go to an epoll under this number.
     pub fn watch(&self, epoll_of: &OwnedFd, number: u64) -> Result<(), Fault> {
         epoll::add(epoll_of, &self.stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)

@@ -251,6 +251,33 @@ impl Subscriber for Subscribing {
     }
 }
 
+/// Connections that say nothing.
+#[derive(Debug)]
+pub struct Idle {
+    lines: Vec<Line>,
+}
+
+impl Idle {
+    /// Opens them all before the first one is answered: as a fleet comes back after its broker was away.
+    pub fn connect(job: &Job, count: u32) -> Result<Idle, Fault> {
+        let mut lines = Vec::new();
+        for number in 0..count {
+            let name = format!("{}-{:08x}-i{number}", job.role, job.run);
+            let line = Line::open(job.publish_at, &job.publish, &name, "", job.login.as_ref());
+            lines.push(line.map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?);
+        }
+        for (number, line) in lines.iter_mut().enumerate() {
+            line.introduced(None).map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?;
+        }
+        Ok(Idle { lines })
+    }
+
+    /// Those that the broker has not closed.
+    pub fn open(&self) -> usize {
+        self.lines.iter().filter(|line| line.is_open()).count()
+    }
+}
+
 /// Tells which lines have something.
 #[derive(Debug)]
 struct Doorbell {
