@@ -93,6 +93,7 @@ struct ShardRow {
     sleeps: u64,
     paces: u64,
     slow_receivers: u64,
+    buffers_closed: u64,
 }
 
 /// What one shard says.
@@ -153,7 +154,7 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
             connections: inside.links.len(),
             totals: inside.kernel.totals(),
             ledger: inside.kernel.ledger().clone(),
-            held: inside.kernel.bytes_held(),
+            held: inside.kernel.memory_held() + inside.links.kept_bytes() + inside.connections.buffered(),
             counts: inside.counts,
             stages: inside.stages.clone(),
             longest,
@@ -257,7 +258,7 @@ fn stage_rows(stages: &Stages) -> Vec<StageRow> {
 
 impl ShardRow {
     fn new(part: &Part) -> Self {
-        let LoopCounts { turns, reads, writes, sleeps, paces, slow_receivers } = part.counts;
+        let LoopCounts { turns, reads, writes, sleeps, paces, slow_receivers, buffers_closed } = part.counts;
         ShardRow {
             shard: part.shard,
             connections: part.connections,
@@ -271,6 +272,7 @@ impl ShardRow {
             sleeps,
             paces,
             slow_receivers,
+            buffers_closed,
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Intake {
     pub(crate) channel_max: u16,
     pub(crate) channels: Channels,
     /// Bytes of unfinished messages.
-    gathered_bytes: usize,
+    pub(crate) gathered_bytes: usize,
 }
 
 /// What was heard.

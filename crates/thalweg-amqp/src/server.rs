@@ -199,6 +199,11 @@ impl ServerSide {
         self.is_open() && self.intake.channels.is_open(ch)
     }
 
+    /// Bytes of messages whose frames have not all come.
+    pub fn gathered_bytes(&self) -> usize {
+        self.intake.gathered_bytes
+    }
+
     /// Largest frame in force.
     pub fn frame_max(&self) -> u32 {
         self.intake.frame_max

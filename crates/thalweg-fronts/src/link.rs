@@ -123,6 +123,9 @@ pub struct Links {
     dirty: Vec<LinkId>,
     /// Bytes written since the last [`Links::take_dirty`].
     unflushed: usize,
+    /// What `unflushed` may be at the most before a delivery, and before more input is handled.
+    unflushed_most: usize,
+    flush_at: usize,
     /// A link is above its own high-water mark, which is low so that it is flushed often.
     flush_first: bool,
     /// Links whose output was above the high-water mark while the current input was handled.
@@ -160,6 +163,8 @@ impl Links {
             limits,
             dirty: Vec::new(),
             unflushed: 0,
+            unflushed_most: usize::MAX,
+            flush_at: limits.unflushed_max,
             flush_first: false,
             congested: Vec::new(),
             logins: Vec::new(),
@@ -181,6 +186,7 @@ impl Links {
     /// Replaces the limits, for links that exist too.
     pub fn set_limits(&mut self, limits: LinksLimits) {
         self.limits = limits;
+        self.set_unflushed_max(self.unflushed_most);
     }
 
     /// Adds a link.
@@ -418,6 +424,11 @@ impl Links {
         }
     }
 
+    /// Who is connected by a link.
+    pub fn session(&self, id: LinkId) -> Option<SessionId> {
+        self.get(id)?.session
+    }
+
     /// Whether the link's session is a member of any group.
     pub fn is_in_group(&self, id: LinkId, kernel: &Kernel) -> bool {
         self.get(id).and_then(|link| link.session).is_some_and(|session| kernel.is_in_group(session))
@@ -462,7 +473,7 @@ impl Links {
     /// Whether so much waits to be flushed that it should be flushed before more is written.
     #[inline]
     pub fn should_flush(&self) -> bool {
-        self.unflushed >= self.limits.unflushed_max || self.flush_first
+        self.unflushed >= self.flush_at || self.flush_first
     }
 
     /// Whether any link has something to flush.
@@ -652,7 +663,7 @@ impl Effects for Links {
         }
         // Who asks for one is answered: "there is none" would not be true. Nothing is read above the greater limit.
         let high = if handover.consumer == 0 { limits.output_max } else { limits.output_high };
-        if link.waiting() > high {
+        if link.waiting() > high || self.unflushed > self.unflushed_most {
             self.congested.push(id);
             return Sent::Full;
         }
@@ -829,6 +840,10 @@ impl Links {
             Front::Mqtt(front) => front,
             _ => return self.deliver_to_desk(id, delivery),
         };
+        if self.unflushed > self.unflushed_most {
+            self.congested.push(id);
+            return Sent::Full;
+        }
         if front.deliver(delivery, &mut link.out).is_err() {
             return Sent::TooLarge;
         }

@@ -329,4 +329,6 @@ pub enum CloseReason {
     QueueFull,
     /// It has not settled what it was given through a group for longer than it may, and others would take it.
     Stalled,
+    /// Its buffers hold most of what those of all connections may hold together.
+    Buffers,
 }

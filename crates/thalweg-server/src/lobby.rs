@@ -7,6 +7,7 @@ mod accept;
 mod address;
 mod arrival;
 mod counters;
+mod holders;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use address::Slot;
 pub(crate) use address::network_of;
 pub use arrival::{Arrival, Deliver, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
+pub(crate) use holders::holders_to_close;
 
 use crate::listen::{Listener, ListenerSpec};
 use crate::threads::{self, OnFailure};
@@ -54,6 +56,9 @@ pub struct LobbySettings {
     /// Protocol bytes that are read while the routing key is looked for; beyond it the connection is handed over with
     /// key 0. Wire bytes may be twice as many and a few handshake flights, then the connection is closed.
     pub connect_bytes_max: usize,
+    /// Wire bytes that the connections in the lobby may have sent together; beyond it those of the network with most are
+    /// dropped.
+    pub bytes_max: usize,
 }
 
 impl Default for LobbySettings {
@@ -64,6 +69,7 @@ impl Default for LobbySettings {
             silence_max: SILENCE_MAX,
             connect_timeout: Duration::from_secs(10),
             connect_bytes_max: 64 * 1024 + 1_024,
+            bytes_max: usize::MAX,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::datagram::DatagramSpec;
 use crate::journal::JournalSettings;
 use crate::listen::{Bind, ListenerSpec};
 use crate::lobby::{LobbySettings, Route, SILENCE_MAX};
+use crate::shard::buffers_share;
 use crate::transport::dtls::{DtlsAcceptor, DtlsFault, DtlsFiles};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
@@ -38,6 +39,8 @@ pub(crate) struct ShardSettings {
     pub(crate) pace_max: Span,
     /// The budget of the whole process.
     pub(crate) memory_bytes_max: usize,
+    /// What the buffers of all connections may hold.
+    pub(crate) buffers_max: usize,
     pub(crate) door: Arc<DoorSettings>,
     listeners: HashMap<Arc<str>, ListenerSettings>,
     /// By what peers of DTLS listeners are known.
@@ -92,6 +95,7 @@ impl ShardSettings {
             (name.into(), ListenerSettings { protocol, anonymous })
         });
         let output_max = config.queue.output_bytes_max;
+        let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(crate::keeper::memory_budget);
         let defaults = LinksLimits::default();
         ShardSettings {
             kernel: kernel_limits(config, shards),
@@ -99,7 +103,8 @@ impl ShardSettings {
             links: LinksLimits { output_max, output_high: defaults.output_high.min(output_max / 2), ..defaults },
             connect_timeout: config.limits.connect_timeout,
             pace_max: config.queue.output_pace_max,
-            memory_bytes_max: config.limits.memory_bytes_max.unwrap_or_else(crate::keeper::memory_budget),
+            memory_bytes_max,
+            buffers_max: buffers_share(memory_bytes_max, config.limits.packet_bytes_max),
             door: Arc::new(door_settings(config)),
             listeners: listeners.collect(),
             dtls: dtls.clone(),
@@ -520,6 +525,7 @@ pub(crate) fn lobby_settings(config: &Config) -> LobbySettings {
         silence_max: SILENCE_MAX,
         connect_timeout: duration(config.limits.connect_timeout),
         connect_bytes_max: config.limits.connect_bytes_max,
+        bytes_max: config.limits.memory_bytes_max.unwrap_or_else(crate::keeper::memory_budget) / 8,
     }
 }
 
@@ -735,6 +741,16 @@ mod tests {
         assert_eq!((one.settle_timeout, one.upgrade_reliability), (Some(Span::FOREVER), None));
         assert_eq!((all.filter.as_str(), all.strategy, all.order), ("a/#", Some(GroupStrategy::Weighted), None));
         assert_eq!((all.settle_timeout, all.upgrade_reliability), (None, Some(true)));
+    }
+
+    #[test]
+    fn a_connect_stays_in_the_lobby_until_all_of_it_is_there() {
+        let connect = b"\x10\x12\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x01a\x00\x00\x00\x00";
+        for cut in 1..connect.len() {
+            assert_eq!(route(&connect[..cut], 1_000), Route::NeedMore, "{cut} bytes");
+        }
+        assert!(matches!(route(connect, 1_000), Route::Key(1..)));
+        assert!(matches!(route(b"\x10\xff\x7f\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01a", 1_000), Route::NotOurs(_)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A turn reads what is ready, lets the kernel work, carries out its effects and flushes each connection that has
 //! something to send once. See [`turn`] for the order.
 
+mod buffers;
 mod commit;
 mod connection;
 mod effects;
@@ -25,6 +26,7 @@ use thalweg_model::{Message, Time};
 
 use crate::lobby::Arrival;
 
+pub(crate) use buffers::buffers_share;
 pub(crate) use commit::{Commits, Committed};
 pub use connection::{ConnectionView, Connections};
 pub(crate) use memory::{Held, short_of};
@@ -56,6 +58,8 @@ pub(crate) enum ToShard {
     Fetched { holder: Holder, question: u64, messages: Vec<Option<Message>> },
     /// Whether the journal is too full for new promises.
     JournalFull(bool),
+    /// Memory for buffers is short, and most of it is here.
+    BoundBuffers,
     /// Somebody wants to look in.
     Ask(Ask),
     /// New settings.
@@ -104,7 +108,7 @@ impl Mailbox {
 
     /// Bytes of memory that the shard holds, and that are under way to it.
     pub(crate) fn bytes_held(&self) -> usize {
-        self.held.messages() + self.held.beside() + self.backlog.load(Ordering::Relaxed)
+        self.held.messages() + self.held.beside() + self.held.buffers() + self.backlog.load(Ordering::Relaxed)
     }
 
     /// False if the shard has ended.

@@ -192,7 +192,7 @@ impl Gathered {
                 ledger: inside.kernel.ledger().clone(),
                 totals: inside.kernel.totals(),
                 stages: inside.stages.clone(),
-                held: inside.kernel.memory_held() + inside.links.kept_bytes(),
+                held: inside.kernel.memory_held() + inside.links.kept_bytes() + inside.connections.buffered(),
                 connections,
                 dialects,
                 queues,

@@ -364,7 +364,7 @@ pub static METRICS: &[Metric] = metrics! {
 
     // Memory.
     Gauge "thalweg_memory_held_bytes" in "bytes" sys "store/messages/bytes":
-        "Bytes of all that peers have the broker keep: messages, sessions, wills, filters, queues, transactions."
+        "Bytes of all that peers have the broker keep: messages, sessions, wills, filters, queues, transactions, buffers."
         = One(|g| g.memory_bytes as u64);
     Gauge "thalweg_memory_limit_bytes" in "bytes":
         "The budget for them, limits.memory_bytes_max."
@@ -590,6 +590,10 @@ pub static METRICS: &[Metric] = metrics! {
     Counter "thalweg_shard_slow_receivers_total"["shard"] in "connections":
         "Receivers that did not drain in time."
         = Each(|g, show| each_loop(g, show, |counts| counts.slow_receivers));
+    Counter "thalweg_shard_buffers_closed_total"["shard"] in "connections":
+        "Connections closed because their buffers were the largest when those of all were over their share of \
+         limits.memory_bytes_max."
+        = Each(|g, show| each_loop(g, show, |counts| counts.buffers_closed));
 
     // Where a message's time goes.
     Histogram "thalweg_stage_seconds"["stage"] in "seconds":

@@ -18,6 +18,8 @@ pub(super) struct Channel {
     /// By rising number.
     pub(super) consumers: Vec<Consumer>,
     pub(super) consumer_last: u32,
+    /// Bytes of memory of the consumers, by [`Consumer::bytes`].
+    pub(super) consumer_bytes: usize,
     /// Unsettled deliveries that each new consumer may have; 0 is no limit.
     pub(super) prefetch: u16,
     /// The queue that was declared last: an empty name means this one.
@@ -97,6 +99,11 @@ impl Channels {
         self.entries = Vec::new();
     }
 
+    /// Bytes of memory of all channels and their consumers.
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(|channel| CHANNEL_BYTES + channel.consumer_bytes).sum()
+    }
+
     fn place(&self, number: u16) -> Result<usize, usize> {
         self.entries.binary_search_by_key(&number, |channel| channel.number)
     }
@@ -118,16 +125,36 @@ impl Channel {
         if self.reply.as_ref().is_some_and(|(_, consumer)| *consumer == number) {
             self.reply = None;
         }
-        Some(self.consumers.remove(place))
+        let consumer = self.consumers.remove(place);
+        self.consumer_bytes -= Consumer::bytes(&consumer.tag);
+        Some(consumer)
+    }
+}
+
+/// What a channel costs by itself, here and as a line of the kernel.
+const CHANNEL_BYTES: usize = 512;
+
+impl Consumer {
+    /// What one with this tag costs, in the kernel, too.
+    pub(super) fn bytes(tag: &str) -> usize {
+        256 + tag.len()
     }
 }
 
 impl AmqpFront {
-    pub(super) fn on_channel_open(links: &mut Links, id: LinkId, ch: u16) {
+    pub(super) fn on_channel_open(links: &mut Links, id: LinkId, ch: u16, kernel: &Kernel) {
         AmqpFront::write(links, id, |front, out| {
             front.channels.insert(ch);
             front.machine.channel_open_ok(ch, out);
         });
+        AmqpFront::count_kept(links, id, kernel);
+    }
+
+    /// Counts the channels and consumers of a connection. Whether there is memory for more is asked before.
+    pub(super) fn count_kept(links: &mut Links, id: LinkId, kernel: &Kernel) {
+        if let Some(bytes) = AmqpFront::at(links, id).map(|front| front.channels.bytes()) {
+            links.count_kept(id, bytes, kernel);
+        }
     }
 
     pub(super) fn on_channel_close(links: &mut Links, id: LinkId, ch: u16, now: Time, kernel: &mut Kernel) {
@@ -141,6 +168,7 @@ impl AmqpFront {
         if let Some(front) = AmqpFront::of(links, id) {
             front.channels.remove(ch);
         }
+        AmqpFront::count_kept(links, id, kernel);
         kernel.abort(session, u32::from(ch), now, links);
         kernel.close_line(session, ch, now, links);
     }

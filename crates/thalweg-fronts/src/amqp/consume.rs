@@ -3,7 +3,7 @@
 use super::arguments::{self, Arguments};
 use super::channel::{Channel, Consumer};
 use super::fault::Fault;
-use super::{Request, names};
+use super::{AmqpFront, Request, names};
 use crate::address;
 use std::borrow::Cow;
 use thalweg_amqp::methods::basic::{Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk};
@@ -45,6 +45,9 @@ impl Request<'_> {
         if channel.consumers.len() >= consumers_max {
             return Err(Fault::precondition(format!("a channel has at most {consumers_max} consumers")));
         }
+        if !self.links.may_keep(self.id, Consumer::bytes(&tag), self.kernel) {
+            return Err(self.about_queue(&name, "read").fault(Refusal::Short));
+        }
         let thing = self.about_queue(&name, "read").thing();
         let priority = Arguments { table: consume.arguments, thing: &thing }.consumer_priority()?;
         let reply_queue = if name == names::DIRECT_REPLY { Some(self.reply_queue(consume)?) } else { None };
@@ -79,6 +82,7 @@ impl Request<'_> {
             if let Some(channel) = self.channel() {
                 channel.remove_consumer(number);
             }
+            AmqpFront::count_kept(self.links, self.id, self.kernel);
             match refusal {
                 Refusal::InUse => Fault::new(ReplyCode::AccessRefused, format!("{thing} in exclusive use")),
                 refusal => self.about_queue(&name, "read").fault(refusal),
@@ -97,6 +101,8 @@ impl Request<'_> {
         channel.consumer_last = channel.consumer_last.checked_add(1)?;
         let number = channel.consumer_last;
         channel.consumers.push(Consumer { number, tag: tag.into(), counts });
+        channel.consumer_bytes += Consumer::bytes(tag);
+        AmqpFront::count_kept(self.links, self.id, self.kernel);
         Some(number)
     }
 
@@ -130,6 +136,7 @@ impl Request<'_> {
             if let Some(channel) = self.channel() {
                 channel.remove_consumer(number);
             }
+            AmqpFront::count_kept(self.links, self.id, self.kernel);
         }
         if !cancel.no_wait {
             let consumer_tag = cancel.consumer_tag;

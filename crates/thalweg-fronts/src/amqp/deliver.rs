@@ -108,6 +108,9 @@ impl AmqpFront {
             CloseReason::Stalled => {
                 (ReplyCode::ResourceError, "deliveries were not acknowledged in time and go to other consumers")
             }
+            CloseReason::Buffers => {
+                (ReplyCode::ResourceError, "memory for buffers is short and this connection's are the largest")
+            }
         };
         self.machine.close(code, what, MethodId::NONE, out);
         self.state = State::Closed;

@@ -157,6 +157,11 @@ impl AmqpFront {
         matches!(self.state, State::ExpectVerdict | State::ExpectReVerdict)
     }
 
+    /// Bytes of messages that came in pieces and are not done with.
+    pub(crate) fn gathered_bytes(&self) -> usize {
+        self.machine.gathered_bytes() + self.postponed.as_ref().map_or(0, |postponed| postponed.bytes())
+    }
+
     /// Two intervals without a sign of life.
     pub(crate) fn silence_max(&self) -> Option<Span> {
         let seconds = u64::from(self.machine.heartbeat_seconds());
@@ -251,7 +256,7 @@ impl AmqpFront {
             Event::TuneOk { .. } => {}
             Event::Open { vhost } => AmqpFront::on_open(links, id, vhost, now, kernel),
             Event::UpdateSecret(update) => AmqpFront::on_update_secret(links, id, update.new_secret),
-            Event::ChannelOpen(ch) => AmqpFront::on_channel_open(links, id, *ch),
+            Event::ChannelOpen(ch) => AmqpFront::on_channel_open(links, id, *ch, kernel),
             Event::ChannelClose { ch, .. } => AmqpFront::on_channel_close(links, id, *ch, now, kernel),
             Event::ChannelFault(fault) => AmqpFront::fail(links, id, fault, now, kernel),
             Event::CloseConnection { .. } => {

@@ -156,6 +156,12 @@ pub(super) struct Postponed {
     last_frame: usize,
 }
 
+impl Postponed {
+    pub(super) fn bytes(&self) -> usize {
+        self.header.len() + self.payload.len()
+    }
+}
+
 impl AmqpFront {
     /// Keeps a message until it is asked again.
     #[cold]

@@ -395,6 +395,7 @@ impl CoapStreamFront {
             CloseReason::NotAuthorized => requests.abort("your credentials or rights have ended", out),
             CloseReason::QueueFull => requests.abort("what waits for this connection has filled its queue", out),
             CloseReason::Stalled => requests.abort("messages were not settled in time and go to others", out),
+            CloseReason::Buffers => requests.abort("memory for buffers is short and yours are the largest", out),
         }
         self.is_ended = true;
     }

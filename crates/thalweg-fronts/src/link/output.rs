@@ -1,6 +1,25 @@
 //! One link: what waits in its output, how much of it may leave, and what its front says of its peer.
 
-use super::{Front, Link};
+use super::{Front, LARGE_BYTES, Link, Links};
+use thalweg_kernel::{Kernel, LinkId};
+
+/// What an empty output may have: it is part of what any connection costs.
+const IDLE_BYTES: usize = 4 << 10;
+
+impl Links {
+    /// Output that is not flushed yet may have so many bytes: above it nothing more is delivered, and above half of it
+    /// [`Links::drive`] stops for a flush.
+    pub fn set_unflushed_max(&mut self, bytes: usize) {
+        self.unflushed_most = bytes;
+        // Never 0: a flush makes room for something.
+        self.flush_at = self.limits.unflushed_max.min((bytes / 2).max(LARGE_BYTES));
+    }
+
+    /// Whether there is memory for `more` bytes that a front would keep for its peer.
+    pub(crate) fn may_keep(&self, id: LinkId, more: usize, kernel: &Kernel) -> bool {
+        self.get(id).is_none_or(|link| kernel.may_keep(link.kept, more))
+    }
+}
 
 impl Link {
     /// Makes room in a large output: in one step up to its limit, because each smaller step would leave a block behind
@@ -62,6 +81,20 @@ impl Link {
     /// Bytes of memory of the output.
     pub fn capacity(&self) -> usize {
         self.out.capacity()
+    }
+
+    /// Bytes in its output, sent ones included, or the memory of an empty one if that is large; and of messages that came in
+    /// pieces and are not complete.
+    pub fn buffered(&self) -> usize {
+        let gathered = match &self.front {
+            Front::Amqp(front) => front.gathered_bytes(),
+            _ => 0,
+        };
+        let output = match self.out.len() {
+            0 if self.out.capacity() > IDLE_BYTES => self.out.capacity(),
+            used => used,
+        };
+        output + gathered
     }
 
     /// Gives the memory of an empty output back.

@@ -96,7 +96,7 @@ impl MqttFront {
             CloseReason::QueueFull => ReasonCode::QuotaExceeded,
             // "An implementation or administrative imposed limit": the time within which a group's message is to be
             // acknowledged. Nothing else of §3.14.2.1 fits: the peer broke no rule of the protocol.
-            CloseReason::Stalled => ReasonCode::QuotaExceeded,
+            CloseReason::Stalled | CloseReason::Buffers => ReasonCode::QuotaExceeded,
         };
         let reason_string = (why == CloseReason::Stalled).then_some(STALLED);
         self.machine.disconnect(reason, &DisconnectProps { reason_string, ..DisconnectProps::default() }, out);

@@ -129,6 +129,7 @@ impl StompFront {
             CloseReason::ShuttingDown => ("connection_forced", "the broker is going down; try again later"),
             CloseReason::QueueFull => ("resource_error", "what waits for this connection has filled its queue"),
             CloseReason::Stalled => ("resource_error", "messages were not acknowledged in time and go to others"),
+            CloseReason::Buffers => ("resource_error", "memory for buffers is short and yours are the largest"),
         };
         self.state = State::Closed;
         self.machine.error(message, None, body, out);

@@ -135,6 +135,14 @@ impl StompFront {
         }
     }
 
+    /// Counts what is kept of a peer's subscriptions and transactions. Whether there is memory for more is asked before.
+    fn count_kept(links: &mut Links, id: LinkId, kernel: &Kernel) {
+        if let Some(front) = StompFront::of(links, id) {
+            let bytes = front.subscriptions.bytes + front.transactions.bytes;
+            links.count_kept(id, bytes, kernel);
+        }
+    }
+
     /// Lets the link's front write, if it is one of ours.
     #[inline]
     fn write<R>(links: &mut Links, id: LinkId, write: impl FnOnce(&mut StompFront, &mut Vec<u8>) -> R) -> Option<R> {

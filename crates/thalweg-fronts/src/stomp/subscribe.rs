@@ -2,7 +2,7 @@
 
 use super::destination::{TOPIC_EXCHANGE, group_of, topic_address, topic_key};
 use super::queues::{Wishes, durable_name};
-use super::subscription::{CONSUMER, Shows, Subscription};
+use super::subscription::{CONSUMER, SUBSCRIPTION_BYTES, Shows, Subscription};
 use super::{SUBSCRIPTION_QUEUES, StompFront, TEMPORARY_QUEUES, Trouble};
 use crate::address::in_tenant;
 use crate::link::Links;
@@ -33,6 +33,12 @@ impl StompFront {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
         let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         front.check_subscribe(frame)?;
+        // The destination is kept twice at the most.
+        let texts = 2 * frame.destination.len() + frame.id.as_deref().map_or(0, str::len);
+        if !links.may_keep(id, SUBSCRIPTION_BYTES + texts, kernel) {
+            return Err(Trouble::refused(Refusal::Short, &format!("SUBSCRIBE to {}", frame.destination)));
+        }
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         if frame.headers.get("x-last-value").as_deref() == Some("only") {
             return StompFront::read_last_value(links, id, session, frame, now, kernel);
         }
@@ -64,6 +70,7 @@ impl StompFront {
             durable: source.durable.then(|| source.address.as_str().into()),
             tag_last: 0,
         });
+        StompFront::count_kept(links, id, kernel);
         let before = StompFront::write_receipt(links, id, frame);
         kernel.consume(session, &spec, now, links).map_err(|refusal| {
             links.take_back(id, before);

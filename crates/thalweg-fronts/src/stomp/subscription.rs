@@ -22,6 +22,21 @@ pub(super) struct Subscription {
     pub(super) tag_last: u64,
 }
 
+impl Subscription {
+    /// What it costs, in the kernel, too.
+    fn bytes(&self) -> usize {
+        let texts = [&self.id, &self.durable].into_iter().flatten().map(|text| text.len()).sum::<usize>();
+        let shows = match &self.shows {
+            Shows::Queue(name) => name.len(),
+            _ => 0,
+        };
+        SUBSCRIPTION_BYTES + texts + self.destination.len() + shows
+    }
+}
+
+/// What a subscription costs beside its texts.
+pub(super) const SUBSCRIPTION_BYTES: usize = 512;
+
 /// What MESSAGE says in `destination`.
 pub(super) enum Shows {
     /// What SUBSCRIBE said.
@@ -40,6 +55,8 @@ pub(super) struct Subscriptions {
     /// By rising line.
     by_line: Vec<Subscription>,
     line_last: u16,
+    /// Bytes of memory of all.
+    pub(super) bytes: usize,
 }
 
 impl Subscriptions {
@@ -59,6 +76,7 @@ impl Subscriptions {
 
     pub(super) fn add(&mut self, subscription: Subscription) {
         if let Err(at) = self.at(subscription.line) {
+            self.bytes += subscription.bytes();
             self.by_line.insert(at, subscription);
         }
     }
@@ -75,7 +93,9 @@ impl Subscriptions {
 
     pub(super) fn remove(&mut self, line: u16) -> Option<Subscription> {
         let at = self.at(line).ok()?;
-        Some(self.by_line.remove(at))
+        let subscription = self.by_line.remove(at);
+        self.bytes -= subscription.bytes();
+        Some(subscription)
     }
 
     pub(super) fn by_id(&self, id: &str) -> Option<&Subscription> {

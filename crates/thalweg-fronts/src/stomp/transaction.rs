@@ -3,7 +3,7 @@
 use super::send::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
 use crate::link::Links;
-use thalweg_kernel::{Kernel, LinkId};
+use thalweg_kernel::{Kernel, LinkId, Refusal};
 use thalweg_model::Time;
 use thalweg_stomp::TransactionFrame;
 
@@ -12,6 +12,8 @@ use thalweg_stomp::TransactionFrame;
 pub(super) struct Transactions {
     open: Vec<(Box<str>, u32)>,
     last: u32,
+    /// Bytes of memory of those that are open.
+    pub(super) bytes: usize,
 }
 
 impl Transactions {
@@ -27,12 +29,19 @@ impl Transactions {
     fn begin(&mut self, name: &str) -> u32 {
         self.last = self.last.wrapping_add(1);
         self.open.push((name.into(), self.last));
+        self.bytes += cost(name);
         self.last
     }
 
     fn end(&mut self, name: &str) {
         self.open.retain(|(known, _)| **known != *name);
+        self.bytes -= cost(name);
     }
+}
+
+/// What an open transaction costs, empty, in the kernel, too.
+fn cost(name: &str) -> usize {
+    256 + name.len()
 }
 
 impl StompFront {
@@ -43,8 +52,11 @@ impl StompFront {
         kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return Ok(()) };
-        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         let name = &*frame.transaction;
+        if !links.may_keep(id, cost(name), kernel) {
+            return Err(Trouble::refused(Refusal::Short, "BEGIN"));
+        }
+        let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         if front.transactions.number(name).is_ok() {
             let body = format!("transaction '{name}' has begun already; COMMIT or ABORT it first\n");
             return Err(Trouble::new("Duplicate transaction", body));
@@ -55,6 +67,7 @@ impl StompFront {
         }
         let number = front.transactions.begin(name);
         kernel.begin(session, number);
+        StompFront::count_kept(links, id, kernel);
         Ok(())
     }
 
@@ -88,6 +101,7 @@ impl StompFront {
         let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
+        StompFront::count_kept(links, id, kernel);
         let Some(outcomes) = kernel.commit(session, number, now, links) else { return Ok(()) };
         let what = format!("COMMIT of '{}': a destination", frame.transaction);
         outcomes.into_iter().try_for_each(|outcome| outcome_of(outcome, &what, true))
@@ -104,6 +118,7 @@ impl StompFront {
         let Some(front) = StompFront::of(links, id) else { return Ok(()) };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
+        StompFront::count_kept(links, id, kernel);
         kernel.abort(session, number, now, links);
         Ok(())
     }

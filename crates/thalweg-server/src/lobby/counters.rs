@@ -40,6 +40,8 @@ counters! {
     /// Dropped: `handshakes_max` connections of the listener were in the lobby, most of them of this one's network, and a
     /// peer of another network came, or this one was silent.
     displaced,
+    /// Dropped: the connections in the lobby had sent more than their share of memory, this one's network most of it.
+    dropped_memory,
     /// Refused: as many were open as the listener's or the lobby's `connections_max` allows.
     refused_connections,
     /// Refused: one network had its `connections_per_address_max` open.

@@ -3,7 +3,7 @@
 //! A turn: wait for events or the next deadline, take commands, accept a bounded batch on every listener that is ready,
 //! advance every connection that has an event, drop those whose time is over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +17,7 @@ use tracing::{debug, error, warn};
 use super::accept::{Accepted, Door};
 use super::address::{Occupancy, network_of};
 use super::counters::count;
+use super::holders::holders_to_close;
 use super::places::{Place, Places, Room};
 use super::waiting::{Step, Waiting, Why};
 use super::{Command, Deliver, LobbyCounters, LobbyReload, LobbySettings, Socket};
@@ -38,6 +39,8 @@ pub(super) struct Turns {
     complained_at: Option<Instant>,
     waiting: Slab<(Place, Waiting)>,
     places: Places,
+    /// Bytes that those who wait have sent.
+    held: usize,
     /// Who waits since when, oldest first. The timeout is the same for all, so this is the order of deadlines, too.
     /// Whoever left is skipped: the serial number says whether a place in the slab has a new tenant.
     line: VecDeque<(Instant, usize, u64)>,
@@ -67,6 +70,7 @@ impl Turns {
             complained_at: None,
             waiting: Slab::new(),
             places: Places::default(),
+            held: 0,
             line: VecDeque::new(),
             serial_next: 0,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
@@ -114,12 +118,16 @@ impl Turns {
                             door.is_ready = true;
                         }
                     }
-                    Token(token) => self.advance(token / 2, now),
+                    Token(token) => {
+                        self.advance(token / 2, now);
+                        self.bound_memory();
+                    }
                 }
             }
             // Those who wait come before those who come: else a storm starves the handshakes it consists of.
             self.drop_late(now);
             self.accept(now);
+            self.bound_memory();
             self.counters.waiting.store(self.waiting.len() as u64, Ordering::Relaxed);
         }
     }
@@ -256,6 +264,7 @@ impl Turns {
                 }
                 let network = waiting.address().map(|address| network_of(address.ip()));
                 let place = Place { serial: self.serial(), door, network, heard_at: now };
+                self.held += waiting.wire_bytes();
                 let key = self.waiting.insert((place, waiting));
                 self.places.enter(&place, key);
                 self.line.push_back((now, key, place.serial));
@@ -271,6 +280,7 @@ impl Turns {
         let bytes_before = waiting.wire_bytes();
         let step = waiting.advance(&mut self.buffer, &self.settings);
         if waiting.wire_bytes() > bytes_before {
+            self.held += waiting.wire_bytes() - bytes_before;
             self.places.leave(place);
             // A PROXY header says who it really is.
             place.network = waiting.address().map(|address| network_of(address.ip()));
@@ -284,6 +294,7 @@ impl Turns {
     fn take_out(&mut self, key: usize) -> Option<Waiting> {
         let (place, waiting) = self.waiting.try_remove(key)?;
         self.places.leave(&place);
+        self.held -= waiting.wire_bytes();
         Some(waiting)
     }
 
@@ -314,6 +325,27 @@ impl Turns {
                 self.count_dropped(why);
                 self.take_out(key);
             }
+        }
+    }
+
+    /// Drops those of the network that has sent most, until a quarter of what all may have sent is free.
+    fn bound_memory(&mut self) {
+        let max = self.settings.bytes_max;
+        if self.held <= max {
+            return;
+        }
+        let holders = self.waiting.iter().map(|(key, (place, waiting))| (place.network, waiting.wire_bytes(), key));
+        let at_fault = holders_to_close(holders, self.held - max / 4 * 3);
+        let networks: BTreeSet<_> = at_fault.iter().filter_map(|(network, ..)| *network).collect();
+        warn!(
+            connections = at_fault.len(),
+            ?networks,
+            "dropping connections that have sent most without being whole handshakes: all of them are over their share of \
+             limits.memory_bytes_max"
+        );
+        for (_, _, key) in at_fault {
+            count(&self.counters.dropped_memory);
+            self.take_out(key);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A connection as the shard's driver sees it: socket, transport, and what waits on either side of them.
 
-use crate::lobby::{PeerInfo, Slot, Socket};
+use crate::lobby::{PeerInfo, Slot, Socket, network_of};
 use crate::transport::Transport;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use thalweg_kernel::LinkId;
 use thalweg_model::{Span, Time};
 
@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub(crate) since: Time,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// Bytes in its buffers, as [`Connections::buffered`] counts them.
+    pub(crate) buffered: usize,
     /// Frees the connection's place in its listener's count when dropped.
     pub(crate) _slot: Slot,
 }
@@ -67,6 +69,7 @@ pub(crate) struct Connection {
 #[derive(Default)]
 pub struct Connections {
     list: Vec<Option<Box<Connection>>>,
+    buffered: usize,
 }
 
 /// A connection, as operators see it.
@@ -107,7 +110,32 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: LinkId) -> Option<Box<Connection>> {
-        self.list.get_mut(id.0 as usize)?.take()
+        let connection = self.list.get_mut(id.0 as usize)?.take()?;
+        self.buffered -= connection.buffered;
+        Some(connection)
+    }
+
+    /// Bytes in the buffers of all: input that is not a whole packet yet or must wait, and output that the peers have not
+    /// taken.
+    pub fn buffered(&self) -> usize {
+        self.buffered
+    }
+
+    /// Counts a connection's buffers as they are now; `in_link` is what its link has.
+    pub(crate) fn count_buffers(&mut self, id: LinkId, in_link: usize) {
+        let Some(connection) = self.get_mut(id) else { return };
+        let bytes = connection.tail.len() + connection.wire.len() + in_link;
+        let before = std::mem::replace(&mut connection.buffered, bytes);
+        self.buffered = self.buffered + bytes - before;
+    }
+
+    /// Those with anything in their buffers: where each comes from, how much there is, and which it is.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (Option<IpAddr>, usize, LinkId)> + '_ {
+        let there = self.list.iter().enumerate();
+        let there = there.filter_map(|(at, connection)| Some((LinkId(at as u32), connection.as_deref()?)));
+        there.filter(|(_, connection)| connection.buffered > 0).map(|(id, connection)| {
+            (connection.peer.address.map(|address| network_of(address.ip())), connection.buffered, id)
+        })
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = LinkId> + use<> {

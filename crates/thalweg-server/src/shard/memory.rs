@@ -12,6 +12,8 @@ pub(crate) struct Held {
     messages: AtomicUsize,
     /// Bytes of what peers have it keep beside those.
     beside: AtomicUsize,
+    /// Bytes in the buffers of its connections.
+    buffers: AtomicUsize,
 }
 
 impl Held {
@@ -21,6 +23,10 @@ impl Held {
 
     pub(crate) fn beside(&self) -> usize {
         self.beside.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn buffers(&self) -> usize {
+        self.buffers.load(Ordering::Relaxed)
     }
 }
 
@@ -42,6 +48,11 @@ impl Shard {
         let own = &self.shards[self.id.0 as usize].held;
         own.messages.store(self.kernel.memory_held() - in_kernel, Ordering::Relaxed);
         own.beside.store(in_kernel + self.links.kept_bytes(), Ordering::Relaxed);
+        let buffered = self.connections.buffered();
+        own.buffers.store(buffered, Ordering::Relaxed);
+        self.buffered_elsewhere = self.shards.iter().map(|shard| shard.held.buffers()).sum::<usize>() - buffered;
+        let room = self.settings.buffers_max.saturating_sub(buffered + self.buffered_elsewhere);
+        self.links.set_unflushed_max(room);
         let held = self.shards.iter().map(Mailbox::bytes_held).sum();
         let beside: usize = self.shards.iter().map(|shard| shard.held.beside()).sum();
         let budget = self.settings.memory_bytes_max;

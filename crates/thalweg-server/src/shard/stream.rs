@@ -52,6 +52,8 @@ impl Shard {
         if sampled {
             self.take_probe();
         }
+        self.count_buffers(id);
+        self.bound_buffers();
         match got {
             Ok(0) => return self.close(id),
             Ok(_) => {}
@@ -72,23 +74,24 @@ impl Shard {
 
     /// Reads into the common buffer, behind what is left of the last read, and drives it there.
     fn read_plain(&mut self, id: LinkId) -> io::Result<usize> {
-        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
-        let left = connection.tail.len();
+        let Some(left) = self.connections.get_mut(id).map(|connection| connection.tail.len()) else { return Ok(0) };
         if left >= READ_BYTES / 2 {
             return self.read_big(id);
         }
+        let end = left + self.read_max(READ_BYTES - left);
         // The buffer leaves `self` for the while: driving needs all the rest.
         let mut buffer = std::mem::take(&mut self.buffer);
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
         buffer[..left].copy_from_slice(&connection.tail);
         let before = self.links.is_probing().then(clock::nanos);
-        let got = connection.socket.read(&mut buffer[left..]);
+        let got = connection.socket.read(&mut buffer[left..end]);
         if let Some(before) = before {
             self.stages.record(Stage::NetRead, clock::nanos() - before);
             self.links.probe(clock::nanos);
         }
         if let Ok(count @ 1..) = got {
             connection.bytes_in += count as u64;
-            if left + count < READ_BYTES && !connection.hung_up {
+            if left + count < end && !connection.hung_up {
                 // A short read has emptied the socket; the next bytes make a new event.
                 connection.readable = false;
             }
@@ -122,11 +125,12 @@ impl Shard {
     }
 
     fn read_filtered(&mut self, id: LinkId) -> io::Result<usize> {
+        let most = self.read_max(READ_BYTES);
         let Some(connection) = self.connections.get_mut(id) else { return Ok(0) };
         let Transport::Filtered(filtered) = &mut connection.transport else { return Ok(0) };
-        let got = connection.socket.read(&mut self.buffer)?;
+        let got = connection.socket.read(&mut self.buffer[..most])?;
         connection.bytes_in += got as u64;
-        if got > 0 && got < READ_BYTES && !connection.hung_up {
+        if got > 0 && got < most && !connection.hung_up {
             connection.readable = false;
         }
         let result = filtered.handle_input(&self.buffer[..got], &mut connection.tail);
@@ -482,6 +486,7 @@ impl Shard {
     fn after_flush(&mut self, id: LinkId) {
         self.watch_front(id);
         let waiting = self.waiting(id);
+        let is_short = self.is_short_of_buffers();
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Some(link) = self.links.get_mut(id) else { return };
         let low = self.settings.links.output_high.min(link.output_high()) / 2;
@@ -489,7 +494,10 @@ impl Shard {
         if waiting == 0 {
             connection.slow = false;
             let is_fat = link.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES;
-            if is_fat && !connection.fat {
+            if is_fat && is_short {
+                link.give_back();
+                connection.wire = Vec::new();
+            } else if is_fat && !connection.fat {
                 connection.fat = true;
                 self.fat.push(id);
             }
@@ -499,6 +507,7 @@ impl Shard {
         } else {
             link.slim_down(low);
         }
+        self.count_buffers(id);
         if is_full {
             self.links.on_full(id, &mut self.kernel);
         }

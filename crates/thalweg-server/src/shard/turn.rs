@@ -59,6 +59,8 @@ pub struct LoopCounts {
     pub paces: u64,
     /// Receivers that did not drain in time.
     pub slow_receivers: u64,
+    /// Connections closed because their buffers held most when memory for all buffers was short.
+    pub buffers_closed: u64,
 }
 
 /// A shard's state; lives on its own thread.
@@ -87,6 +89,8 @@ pub(crate) struct Shard {
     pub(super) mail_full: bool,
     pub(super) commits: Commits,
     pub(super) pressure: Pressure,
+    /// Bytes in the buffers of other shards' connections.
+    pub(super) buffered_elsewhere: usize,
     journal_full: bool,
     /// What an earlier run left is being taken up: what is due waits until all shards know each other's routes.
     restoring: bool,
@@ -152,6 +156,7 @@ impl Shard {
             restoring: commits.has_journal(),
             commits,
             pressure: Pressure::None,
+            buffered_elsewhere: 0,
             journal_full: false,
             slim_at: Time::ZERO,
             buffer: vec![0; READ_BYTES],
@@ -212,7 +217,12 @@ impl Shard {
         self.end_batch(was_idle);
         self.complete_batches();
         self.flush_dirty();
+        if self.links.is_congested() {
+            // What had no room among the output of others has it now that all is flushed.
+            self.relieve();
+        }
         self.weigh();
+        self.bound_buffers();
     }
 
     /// Waits for events; not at all if there is work.
@@ -220,6 +230,8 @@ impl Shard {
         let busy = !self.ready.is_empty()
             || self.kernel.has_work()
             || self.links.has_work()
+            || self.links.is_congested()
+            || self.links.has_dirty()
             || self.is_batch_due()
             || self.has_ready_port();
         let mut timeout = Duration::ZERO;
@@ -320,6 +332,8 @@ impl Shard {
                 // Before the next mail, so that whoever asks again finds it done.
                 self.carry_out();
             }
+            // The next look at all buffers finds it.
+            ToShard::BoundBuffers => {}
             ToShard::Settings(settings) => {
                 self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
@@ -421,6 +435,7 @@ impl Shard {
                 since,
                 bytes_in: 0,
                 bytes_out: 0,
+                buffered: 0,
                 _slot: slot,
             },
         );
@@ -540,6 +555,7 @@ impl Shard {
                 link.give_back();
                 connection.wire.shrink_to_fit();
             }
+            self.count_buffers(id);
         }
     }
 

@@ -8,17 +8,17 @@ use std::io::ErrorKind;
 /// What these brokers may use, in MiB.
 const BUDGET: u64 = 64;
 /// What they may grow by: the budget and 64 MiB for all that is not counted, such as what the allocator has free.
-const GROWTH_MAX: u64 = (BUDGET + 64) << 10;
+pub(super) const GROWTH_MAX: u64 = (BUDGET + 64) << 10;
 
-fn victim() -> Option<Victim> {
+pub(super) fn victim() -> Option<Victim> {
     Victim::with(Broker::with().queues().set("limits.memory_bytes_max", &format!("{BUDGET}MiB")))
 }
 
 /// An AMQP connection with as many channels as it likes, byte by byte.
-struct Amqp(TcpStream);
+pub(super) struct Amqp(pub(super) TcpStream);
 
 impl Amqp {
-    fn open(broker: SocketAddr) -> Amqp {
+    pub(super) fn open(broker: SocketAddr) -> Amqp {
         let mut amqp = Amqp(abrupt(broker).expect("the broker accepts"));
         amqp.write(b"AMQP\x00\x00\x09\x01");
         amqp.expect(10, 10);
@@ -30,21 +30,21 @@ impl Amqp {
         amqp
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    pub(super) fn write(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("the broker reads");
     }
 
-    fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
+    pub(super) fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
         [&[kind][..], &channel.to_be_bytes(), &(body.len() as u32).to_be_bytes(), body, &[0xCE]].concat()
     }
 
-    fn method(&mut self, channel: u16, class: u16, method: u16, arguments: &[u8]) {
+    pub(super) fn method(&mut self, channel: u16, class: u16, method: u16, arguments: &[u8]) {
         let body = [&class.to_be_bytes(), &method.to_be_bytes(), arguments].concat();
         self.write(&Amqp::frame(1, channel, &body));
     }
 
     /// The next method, whatever its channel; heartbeats and what memory makes the broker say are passed over.
-    fn next(&mut self) -> (u16, u16, u16, Vec<u8>) {
+    pub(super) fn next(&mut self) -> (u16, u16, u16, Vec<u8>) {
         loop {
             let mut head = [0; 7];
             self.0.read_exact(&mut head).expect("an answer");
@@ -58,7 +58,7 @@ impl Amqp {
         }
     }
 
-    fn expect(&mut self, class: u16, method: u16) -> Vec<u8> {
+    pub(super) fn expect(&mut self, class: u16, method: u16) -> Vec<u8> {
         let (_, got_class, got_method, arguments) = loop {
             match self.next() {
                 // It is said once per channel that was refused; the others go on.

@@ -19,6 +19,7 @@ use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 use crate::server::talker::{PATIENCE, Talker};
 
+mod buffers;
 mod coap;
 mod connections;
 mod garbage;
@@ -71,7 +72,11 @@ impl Victim {
 
     /// Waits for a metric to have a value.
     fn wait_for(&self, metric: &str, is_it: impl Fn(u64) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        self.wait_long_for(metric, PATIENCE, is_it);
+    }
+
+    fn wait_long_for(&self, metric: &str, patience: Duration, is_it: impl Fn(u64) -> bool) {
+        let deadline = Instant::now() + patience;
         loop {
             let value = self.figure(metric);
             if is_it(value) {
@@ -87,7 +92,8 @@ impl Victim {
         talker.vanish();
         let growth = self.growth();
         let exchanged = self.pair.take().expect("it runs until here").stop();
-        println!("{what}: the broker grew by {growth} KiB to {} KiB; pair: {exchanged}", rss(&self.broker));
+        let (rss, peak) = (rss(&self.broker), peak(&self.broker));
+        println!("{what}: the broker grew by {growth} KiB to {rss} KiB, at most {peak} KiB; pair: {exchanged}");
         assert!(growth <= growth_max, "the broker grew by {growth} KiB, more than {growth_max}");
         let log = self.broker.log();
         assert!(!log.contains("panicked"), "{log}");
@@ -215,8 +221,17 @@ fn abrupt(address: SocketAddr) -> std::io::Result<TcpStream> {
 
 /// Resident memory of the broker's process in KiB.
 fn rss(broker: &Broker) -> u64 {
+    of_status(broker, "VmRSS:")
+}
+
+/// The most that [`rss`] ever was.
+fn peak(broker: &Broker) -> u64 {
+    of_status(broker, "VmHWM:")
+}
+
+fn of_status(broker: &Broker, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid())).expect("the broker runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux says so");
     line.trim().trim_end_matches(" kB").trim().parse().expect("a number of KiB")
 }
 
