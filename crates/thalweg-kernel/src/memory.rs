@@ -12,7 +12,7 @@ use crate::Kernel;
 use crate::cell::Cell;
 use crate::group::Group;
 use crate::ids::SessionId;
-use crate::queue::{Binding, Queue};
+use crate::queue::{Binding, Exchange, Queue};
 use crate::session::{Pressure, Session, Will};
 use thalweg_model::{Properties, PropertyValue};
 
@@ -209,6 +209,11 @@ pub(crate) fn group_cost(key: &str, filter: &str) -> usize {
 pub(crate) fn binding_cost(exchange: &str, key: &str, filter: &str, arguments: &[(Box<str>, PropertyValue)]) -> usize {
     let arguments: usize = arguments.iter().map(|(name, value)| pair_cost(name, value)).sum();
     size_of::<Binding>() + exchange.len() + key.len() + 2 * filter.len() + route_cost(filter) + arguments
+}
+
+/// What an exchange costs, without its bindings.
+pub(crate) fn exchange_cost(address: &str, alternate: Option<&str>) -> usize {
+    size_of::<Exchange>() + ENTRY + address.len() + alternate.map_or(0, |to| to.len() + route_cost(address))
 }
 
 /// What a watched address costs, without its watchers.

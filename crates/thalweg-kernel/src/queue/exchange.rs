@@ -4,6 +4,7 @@ use super::spec::{ExchangeKind, ExchangeSpec, Refusal};
 use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::SessionId;
+use crate::memory::{Kept, exchange_cost};
 use crate::route_cache::SinkKind;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -36,6 +37,14 @@ pub(super) const PREDECLARED: [(&str, ExchangeKind); 5] = [
 const PLAIN: &str = "amq.topic";
 
 impl Exchange {
+    /// What it costs, with what others can see of it; nothing where every tenant has it.
+    fn cost(&self, address: &str) -> usize {
+        if predeclared(address).is_some() {
+            return 0;
+        }
+        exchange_cost(address, self.alternate.as_deref())
+    }
+
     pub(super) fn predeclared(kind: ExchangeKind) -> Self {
         Exchange {
             kind,
@@ -212,6 +221,9 @@ impl Kernel {
         if self.exchanges.len() >= self.limits.exchanges_max {
             return Err(Refusal::TooMany);
         }
+        if !self.may_keep(0, exchange_cost(spec.address, spec.alternate)) {
+            return Err(Refusal::Short);
+        }
         if self.journal_full && spec.durable {
             return Err(Refusal::Full);
         }
@@ -243,6 +255,7 @@ impl Kernel {
         if exchange.alternate.is_some() {
             self.add_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
         }
+        self.memory.entered(Kept::Topology, exchange.cost(address));
         self.exchanges.insert(address.into(), exchange);
     }
 
@@ -279,6 +292,7 @@ impl Kernel {
 
     pub(super) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
         let Some(exchange) = self.exchanges.remove(address) else { return };
+        self.memory.left(Kept::Topology, exchange.cost(address));
         if exchange.alternate.is_some() {
             self.remove_sink(&everything_in(address), SinkKind::Alternate, 0, fx);
         }

@@ -1,6 +1,6 @@
 //! What is kept beside messages counts, has bounds of its own, and is not counted any more when it is gone.
 
-use crate::world::{Terms, Who, World, q};
+use crate::world::{Terms, Who, World, exchange_spec, q, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Closing, ExchangeKind, Grants, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure, Refusal, Subscribed,
@@ -138,7 +138,10 @@ fn messages_alone_keep_nobody_out_and_sessions_do() {
 fn queues_and_bindings_count_and_are_refused_by_name() {
     let mut world = limited(1);
     let client = world.connect("c");
+    assert_eq!(kept(&world.kernels[0], Kept::Topology), 0);
     world.exchange(client, "e", ExchangeKind::Topic);
+    let exchange = kept(&world.kernels[0], Kept::Topology);
+    assert!(exchange > 100);
     world.queue(client, "q", &Terms::durable());
     let before = kept(&world.kernels[0], Kept::Topology);
     world.bind(client, "e", "q", "key");
@@ -146,8 +149,11 @@ fn queues_and_bindings_count_and_are_refused_by_name() {
     let view = MemoryView { pressure: Pressure::RefuseSessions, budget: BUDGET, beside_elsewhere: BUDGET };
     world.kernels[0].set_memory(view);
     assert_eq!(world.bind_with(client, "e", "q", "other", &[]), Err(Refusal::Short));
+    assert_eq!(world.declare_exchange(client, "another", &exchange_spec(ExchangeKind::Fanout)), Err(Refusal::Short));
     let address = q("q");
     let deleted =
         world.run(0, |kernel, out, now| kernel.delete_queue(client.session, &address, false, false, now, out));
-    assert_eq!((deleted, kept(&world.kernels[0], Kept::Topology)), (Ok(0), 0));
+    assert_eq!((deleted, kept(&world.kernels[0], Kept::Topology)), (Ok(0), exchange));
+    let deleted = world.run(0, |kernel, out, _| kernel.delete_exchange(client.session, &x("e"), false, out));
+    assert_eq!((deleted, kept(&world.kernels[0], Kept::Topology)), (Ok(()), 0));
 }
