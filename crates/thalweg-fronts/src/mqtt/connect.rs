@@ -6,7 +6,7 @@ use crate::{LoginAsk, mqtt::publish::properties_of, stamp};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home};
 use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span, Time};
-use thalweg_mqtt::{ConnAck, Connect, Peek, ReasonCode, Version, peek_connect};
+use thalweg_mqtt::{ConnAck, Connect, Peek, ReasonCode, ServerSide, Version, peek_connect};
 
 /// What is remembered of a CONNECT while its sender is being checked.
 pub(super) struct Opening {
@@ -22,9 +22,11 @@ pub(super) struct Opening {
 }
 
 /// The routing key of a connection's first bytes: a hash of the client identifier, the same for the same identifier;
-/// 0 when it has none. `None` if more bytes are needed; `Err` if this is no CONNECT.
+/// 0 when it has none. `None` if more bytes are needed: whoever has not sent all of CONNECT is a stranger. `Err` if this is
+/// no CONNECT.
 pub fn home_key(bytes: &[u8], limit: usize) -> Result<Option<u64>, &'static str> {
     match peek_connect(bytes, limit) {
+        Peek::ClientId(_) if ServerSide::frame_len(bytes).is_some_and(|whole| whole > bytes.len()) => Ok(None),
         Peek::NeedMore { .. } => Ok(None),
         Peek::NotMqtt => Err("the first packet is not an MQTT CONNECT"),
         Peek::Broken => Err("the CONNECT packet is malformed"),
