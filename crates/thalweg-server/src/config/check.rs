@@ -420,7 +420,24 @@ impl Config {
         let listeners = listeners.map(|(name, _)| format!("listeners.{name}.fsync is never"));
         let filters = journal.filters.iter().filter(|(_, policy)| *policy == Fsync::Never);
         let filters = filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\""));
-        broker.into_iter().chain(listeners).chain(filters).map(|which| format!("{which}: {NEVER}")).collect()
+        let never = broker.into_iter().chain(listeners).chain(filters).map(|which| format!("{which}: {NEVER}"));
+        never.chain(self.frame_warning()).collect()
+    }
+
+    /// What the largest message that a listener takes does to a journal that cannot write it in one piece.
+    fn frame_warning(&self) -> Option<String> {
+        let sizes = self.enabled_listeners().map(|(name, listener)| (self.packet_bytes_max(listener), name));
+        let (largest, name) = sizes.max_by_key(|(bytes, _)| *bytes)?;
+        let frame = self.journal.frame_bytes_max;
+        (frame < largest + RECORD_BYTES).then(|| {
+            format!(
+                "journal.frame_bytes_max is {}, and listeners.{name} takes messages of {}: a client that sends one which does \
+                 not fit is disconnected; raise journal.frame_bytes_max to {}, or lower the limit of messages",
+                show_size(frame as u64),
+                show_size(largest as u64),
+                show_size((largest + RECORD_BYTES).next_multiple_of(1 << 20) as u64)
+            )
+        })
     }
 
     /// The files that the configuration names and that cannot be opened for reading. `config check` and the start ask.
@@ -470,6 +487,9 @@ const BLOCK_BYTES: u64 = 4096;
 const SEGMENTS_LEAST: u64 = 4;
 
 const NO_JOURNAL: &str = "journal.enabled is false: what is acknowledged is in memory only, and a restart forgets it";
+
+/// What a record in the journal has beside a message's payload: address and properties.
+const RECORD_BYTES: usize = 256 << 10;
 
 const NEVER: &str = "what is acknowledged survives the process, but a power cut may take up to half a minute of it";
 

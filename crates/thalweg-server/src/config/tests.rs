@@ -511,6 +511,12 @@ fn settings_that_give_up_durability_are_warned_of_where_they_count() {
         starts,
         ["journal.fsync is never", "listeners.mqtt.fsync is never", "journal.filters has \"a/#\" = \"never\""]
     );
+    let small = warnings(&["journal.frame_bytes_max=8MiB"]);
+    assert!(matches!(small.as_slice(), [only] if only.starts_with("journal.frame_bytes_max is 8MiB")), "{small:?}");
+    assert!(small[0].contains("takes messages of 16MiB") && small[0].contains("to 17MiB"), "{small:?}");
+    assert_eq!(warnings(&["journal.frame_bytes_max=17MiB"]), [""; 0]);
+    let of_listener = warnings(&["journal.frame_bytes_max=17MiB", "listeners.mqtt.packet_bytes_max=20MiB"]);
+    assert!(matches!(of_listener.as_slice(), [only] if only.contains("listeners.mqtt takes")), "{of_listener:?}");
     let off = warnings(&["journal.enabled=false", "journal.fsync=never"]);
     assert!(matches!(off.as_slice(), [only] if only.starts_with("journal.enabled is false")), "{off:?}");
 }
