@@ -39,7 +39,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let failure = Arc::new(OnceLock::new());
     let mut broker = Broker::start(config, args.repair, failure.clone())?;
-    if failure.get().is_none() {
+    // The journal has failed a moment before that is said here.
+    if failure.get().is_none() && broker.server.observer().is_ready() {
         broker.say_ready();
     }
     for signal in signals.forever() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::disk::Disk;
-use super::hand::{Answer, Hand};
+use super::hand::{Answer, Hand, PATIENCE};
 use super::ledger;
 use super::oracle;
 use super::process::{Home, Process};
@@ -41,13 +41,23 @@ fn syncs_that_keep_failing_end_the_broker_before_it_acknowledges() {
     let mut publisher = Hand::passing(home.mqtt, "publisher");
     let (sent, last) = publisher.publish_numbers(TOPIC, 100, |number, _| number >= 500);
     assert!(!matches!(last, Answer::Puback(0 | 0x10)), "acknowledged without a sync:\n{}", process.log());
-    let status = process.wait_for_end(Duration::from_secs(20));
+    let status = process.wait_for_end(PATIENCE);
     let log = process.log();
     let status = status.unwrap_or_else(|| panic!("it goes on:\n{log}"));
     assert!(status.code().is_some_and(|code| code != 0), "it ended with {status}:\n{log}");
     assert!(log.contains("os error 5") && !log.contains("panicked"), "it says why it ends:\n{log}");
     let waits = what_waits(&home);
     assert!(sent.is_subset(&waits), "acknowledged and lost: {:?}", sent.difference(&waits));
+}
+
+#[test]
+fn a_broker_whose_journal_fails_before_it_is_ready_never_says_that_it_is() {
+    let Some(home) = home("sync-never") else { return };
+    let Some(failing) = failing(&home, NO_SYNC_OF, "EIO", "1+") else { return };
+    match failing.start() {
+        Err(why) => assert!(!why.contains("ready:"), "{why}"),
+        Ok(process) => panic!("it says that it is ready:\n{}", process.log()),
+    }
 }
 
 // --- the disk is full
@@ -70,17 +80,17 @@ fn a_full_disk_refuses_publishes_and_goes_on_delivering() {
     assert_eq!(last, Answer::Puback(0x97), "quota exceeded, after {} messages:\n{}", sent.len(), process.log());
     assert!(sent.len() > 100, "a disk of 96 MiB holds more than {} messages of 64 KiB", sent.len());
     // Every further one, too; nothing else suffers.
-    assert_eq!(publisher.publish(TOPIC, &[b'x'; 64 * 1024], Duration::from_secs(5)), Answer::Puback(0x97));
+    assert_eq!(publisher.publish(TOPIC, &[b'x'; 64 * 1024], PATIENCE), Answer::Puback(0x97));
     assert!(process.ended().is_none(), "{}", process.log());
     let mut sleeper = Hand::lasting(home.mqtt, "sleeper");
     assert!(sleeper.session_present);
     assert_eq!(sleeper.take_numbers(), sent, "what was acknowledged is delivered");
     sleeper.leave();
     // With the queue drained there is room again, without a restart.
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     let mut answer = Answer::Silence;
     while Instant::now() < deadline && !matches!(answer, Answer::Puback(0)) {
-        answer = publisher.publish(TOPIC, b"7777|", Duration::from_secs(5));
+        answer = publisher.publish(TOPIC, b"7777|", PATIENCE);
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(answer, Answer::Puback(0), "it does not recover:\n{}", process.log());
