@@ -435,7 +435,10 @@ mod tests {
     fn a_message_whose_entry_was_moved_is_written() {
         let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
-        gathering.persist(&Record::Moved { from: 1, serial: 1, to: 2, tag: 9, redelivered: true }, Safety::Lazy);
+        gathering.persist(
+            &Record::Moved { from: 1, serial: 1, to: 2, tag: 9, redelivered: true, grant: None },
+            Safety::Lazy,
+        );
         gathering.forget(2, 1, 9);
         assert_eq!(take(&mut gathering), (vec![vec![1]], vec![9]));
     }

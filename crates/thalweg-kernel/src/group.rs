@@ -724,6 +724,7 @@ impl Kernel {
             }
             return;
         }
+        let grant = (!of_group).then_some((reliability, member.id));
         match put {
             Put::Done => {
                 fx.persist(&Record::Removed { queue: from, serial }, Safety::Lazy);
@@ -732,10 +733,10 @@ impl Kernel {
             Put::Sent(tag) => {
                 let exactly_once = reliability == Reliability::ExactlyOnce;
                 let safety = if exactly_once { self.session_safety(id) } else { Safety::Lazy };
-                fx.persist(&Record::Moved { from, serial, to: owner, tag, redelivered }, safety);
+                fx.persist(&Record::Moved { from, serial, to: owner, tag, redelivered, grant }, safety);
             }
             Put::Waits | Put::WaitsForDisk => {
-                fx.persist(&Record::Moved { from, serial, to: owner, tag: 0, redelivered }, Safety::Lazy);
+                fx.persist(&Record::Moved { from, serial, to: owner, tag: 0, redelivered, grant }, Safety::Lazy);
             }
         }
     }

@@ -104,7 +104,7 @@ impl Kernel {
                 }
                 serial = 0;
             } else if serial != 0 && !of_group {
-                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
+                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered, grant: None }, Safety::Lazy);
             }
             let Some(group) = self.group_mut(index) else {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);

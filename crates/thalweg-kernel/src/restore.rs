@@ -397,7 +397,7 @@ impl Kernel {
                 continue;
             };
             if to != number {
-                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered }, Safety::Lazy);
+                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered, grant: None }, Safety::Lazy);
             }
             bytes += message.bytes();
             self.book_restored(message.address());

@@ -384,7 +384,7 @@ fn describe(record: &Record<'_>) -> String {
         Record::Sent { queue, serial, tag } => format!("{kind} {queue}#{serial}: tag {tag}"),
         Record::Received { queue, tag } | Record::Settled { queue, tag } => format!("{kind} {queue}: tag {tag}"),
         Record::Removed { queue, serial } => format!("{kind} {queue}#{serial}"),
-        Record::Moved { from, serial, to, tag, redelivered } => {
+        Record::Moved { from, serial, to, tag, redelivered, .. } => {
             let again = if *redelivered { ", may have been delivered" } else { "" };
             format!("{kind} {from}#{serial} to {to}, tag {tag}{again}")
         }

@@ -657,6 +657,29 @@ fn after_a_restart_what_a_member_had_not_settled_goes_to_whoever_comes_first() {
 }
 
 #[test]
+fn what_a_member_took_over_from_its_group_comes_again_under_the_terms_of_its_subscription() {
+    for shards in [1, 2] {
+        let mut world = world(shards);
+        let away = member(&mut world, "s", &staying());
+        world.lose(away);
+        let publisher = world.connect("p");
+        world.publish(publisher, "t", "m", QoS::ExactlyOnce);
+        world.try_connect("s", &Hello { reads: false, ..staying() });
+        world.rest();
+        // What is written down for this takes along what was written lazily before.
+        let log = world.connect_with("log", &staying()).0;
+        world.subscribe(log, "u", QoS::AtLeastOnce);
+        world.publish(publisher, "u", "", QoS::AtLeastOnce);
+        world.restart();
+        let back = back(&mut world, "s");
+        let got = world.messages(back);
+        assert_eq!(payloads(&got), ["m"], "{shards} shards");
+        assert_eq!(got[0].qos, QoS::AtLeastOnce, "as was granted [MQTT-3.8.4-8]");
+        assert_books_balance(&world);
+    }
+}
+
+#[test]
 fn what_a_member_had_not_settled_stays_the_groups_although_there_are_more_or_fewer_shards() {
     for (before, after) in [(2, 1), (1, 3), (3, 2)] {
         let mut world = world(before);

@@ -2,7 +2,8 @@
 
 use super::codec::Input;
 use super::encode::{
-    body_flag, detail_flag, kind, property_flag, reference_flag, session_flag, subscription_flag, value_kind,
+    body_flag, detail_flag, kind, moved_flag, property_flag, reference_flag, session_flag, subscription_flag,
+    value_kind,
 };
 use super::record::{
     BodyRecord, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
@@ -160,13 +161,19 @@ pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, 
         kind::RECEIVED => Record::Received { queue: fields.number()?, tag: fields.small()? },
         kind::SETTLED => Record::Settled { queue: fields.number()?, tag: fields.small()? },
         kind::REMOVED => Record::Removed { queue: fields.number()?, serial: fields.number()? },
-        kind::MOVED => Record::Moved {
-            from: fields.number()?,
-            serial: fields.number()?,
-            to: fields.number()?,
-            tag: fields.small()?,
-            redelivered: truth(fields)?,
-        },
+        kind::MOVED => {
+            let (from, serial, to, tag) = (fields.number()?, fields.number()?, fields.number()?, fields.small()?);
+            let flags = fields.byte()?;
+            let redelivered = flags & moved_flag::REDELIVERED != 0;
+            let grant = match flags & moved_flag::GRANT {
+                0 => None,
+                _ => Some((fields.reliability(flags >> 2)?, fields.small()?)),
+            };
+            if flags >> 4 != 0 || (grant.is_none() && flags >> 1 != 0) {
+                return Err(fields.fault("unknown flags"));
+            }
+            Record::Moved { from, serial, to, tag, redelivered, grant }
+        }
         kind::CLEARED => Record::Cleared { address: fields.text()? },
         kind::ENTRY => {
             let (reference, received) = reference(fields)?;

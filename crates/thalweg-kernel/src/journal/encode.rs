@@ -50,6 +50,12 @@ pub(super) mod reference_flag {
     pub const RECEIVED: u8 = 1 << 7;
 }
 
+/// Of an entry that moved; the grant's reliability is bits 2 and 3.
+pub(super) mod moved_flag {
+    pub const REDELIVERED: u8 = 1 << 0;
+    pub const GRANT: u8 = 1 << 1;
+}
+
 /// Beside reliability (bits 0 and 1) of a subscription.
 pub(super) mod subscription_flag {
     pub const NO_LOCAL: u8 = 1 << 2;
@@ -108,9 +114,16 @@ impl Record<'_> {
             Record::Received { queue, tag } => put_numbers(out, kind::RECEIVED, [*queue, u64::from(*tag)]),
             Record::Held { queue, ticket } => put_numbers(out, kind::HELD, [*queue, u64::from(*ticket)]),
             Record::Released { queue, ticket } => put_numbers(out, kind::RELEASED, [*queue, u64::from(*ticket)]),
-            Record::Moved { from, serial, to, tag, redelivered } => {
-                let numbers = [*from, *serial, *to, u64::from(*tag), u64::from(*redelivered)];
-                put_numbers(out, kind::MOVED, numbers);
+            Record::Moved { from, serial, to, tag, redelivered, grant } => {
+                let flags = u8::from(*redelivered) * moved_flag::REDELIVERED;
+                let (from, serial, to, tag) = (*from, *serial, *to, u64::from(*tag));
+                match *grant {
+                    None => put_numbers(out, kind::MOVED, [from, serial, to, tag, u64::from(flags)]),
+                    Some((reliability, id)) => {
+                        let flags = u64::from(flags | moved_flag::GRANT | (reliability as u8) << 2);
+                        put_numbers(out, kind::MOVED, [from, serial, to, tag, flags, u64::from(id)]);
+                    }
+                }
             }
             Record::SessionEnded { queue } => put_numbers(out, kind::SESSION_ENDED, [*queue]),
             Record::GroupEnded { queue } => put_numbers(out, kind::GROUP_ENDED, [*queue]),

@@ -120,8 +120,14 @@ impl State {
                 Some(_) => Ok(()),
                 None => contradiction(place, "an unknown entry", *queue, *serial),
             },
-            Record::Moved { from, serial, to, tag, redelivered } => {
-                self.moved(*from, *serial, *to, *tag, *redelivered, place)
+            Record::Moved { from, serial, to, tag, redelivered, grant } => {
+                let change = |entry: &mut Stored| {
+                    entry.redelivered |= redelivered;
+                    if let Some((reliability, id)) = *grant {
+                        (entry.reliability, entry.subscription_id) = (reliability, id);
+                    }
+                };
+                self.moved(*from, *serial, *to, *tag, change, place)
             }
             Record::Session(session) => self.session(session, place),
             Record::SessionEnded { queue } => match self.sessions.remove(queue) {
@@ -242,7 +248,15 @@ impl State {
         }
     }
 
-    fn moved(&mut self, from: u64, serial: u64, to: u64, tag: u16, redelivered: bool, place: u64) -> Applied {
+    fn moved(
+        &mut self,
+        from: u64,
+        serial: u64,
+        to: u64,
+        tag: u16,
+        change: impl Fn(&mut Stored),
+        place: u64,
+    ) -> Applied {
         // Nothing is taken out of one queue unless there is another to put it into.
         let is_known = self.sessions.contains_key(&to) || (tag == 0 && self.groups.contains_key(&to));
         if !is_known {
@@ -251,7 +265,7 @@ impl State {
         let Some(mut entry) = self.take_out(from, serial, place)? else {
             return contradiction(place, "an unknown entry", from, serial);
         };
-        entry.redelivered |= redelivered;
+        change(&mut entry);
         if self.groups.contains_key(&to) {
             entry.set_group(0);
         } else if self.groups.contains_key(&from) {

@@ -105,6 +105,9 @@ pub enum Record<'a> {
         tag: u16,
         /// It may have been delivered before.
         redelivered: bool,
+        /// What the member's subscription makes of it: how surely it arrives, and the subscription's identifier (0 for
+        /// none). A group has none, nor have journals of before.
+        grant: Option<(Reliability, u32)>,
     },
     /// The last value of an address is forgotten.
     Cleared {

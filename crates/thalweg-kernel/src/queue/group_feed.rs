@@ -168,7 +168,10 @@ impl Kernel {
             };
             self.book_restored(message.address());
             if to != 0 {
-                fx.persist(&Record::Moved { from: number, serial, to, tag: 0, redelivered: true }, Safety::Lazy);
+                fx.persist(
+                    &Record::Moved { from: number, serial, to, tag: 0, redelivered: true, grant: None },
+                    Safety::Lazy,
+                );
             }
             self.let_wait_again(index, message, if to == 0 { 0 } else { serial }, 1);
         }

@@ -121,10 +121,10 @@ fn an_entry_that_returns_from_a_member_to_its_group_is_first_in_line_again() {
         .and(&Record::Group { queue: 9, name: "g", filter: "a/+" })
         .and_message(&one)
         .and_message(&two)
-        .and(&Record::Moved { from: 9, serial: 1, to: 1, tag: 4, redelivered: false });
+        .and(&Record::Moved { from: 9, serial: 1, to: 1, tag: 4, redelivered: false, grant: None });
     let slot = &journal.session().window[&4];
     assert_eq!((slot.entry.serial, slot.entry.group(), slot.entry.redelivered), (1, 9, false));
-    let journal = journal.and(&Record::Moved { from: 1, serial: 1, to: 9, tag: 0, redelivered: true });
+    let journal = journal.and(&Record::Moved { from: 1, serial: 1, to: 9, tag: 0, redelivered: true, grant: None });
     let group = &journal.state.groups[&9].waiting;
     assert!(group.iter().map(|entry| (entry.serial, entry.redelivered)).eq([(1, true), (2, false)]));
     assert!(group.iter().all(|entry| entry.group() == 0) && journal.session().window.is_empty());
@@ -239,8 +239,8 @@ fn what_cannot_be_true_is_told_and_changes_nothing() {
         (Record::GroupEnded { queue: 8 }, "an unknown group", 0),
         (Record::Group { queue: 1, name: "g", filter: "f" }, "a group with a session's number", 0),
         (Record::Unsubscribed { queue: 1, filter: "f", group: None }, "an unknown subscription", 0),
-        (Record::Moved { from: 1, serial: 1, to: 8, tag: 0, redelivered: false }, "an unknown queue", 1),
-        (Record::Moved { from: 1, serial: 7, to: 1, tag: 0, redelivered: false }, "an unknown entry", 7),
+        (Record::Moved { from: 1, serial: 1, to: 8, tag: 0, redelivered: false, grant: None }, "an unknown queue", 1),
+        (Record::Moved { from: 1, serial: 7, to: 1, tag: 0, redelivered: false, grant: None }, "an unknown entry", 7),
         (Record::Message(message(&twice)), "an entry that waits already", 1),
     ] {
         let contradiction = journal().refuses(&record);

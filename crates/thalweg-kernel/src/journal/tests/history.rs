@@ -145,7 +145,7 @@ impl Model {
                 let tag = if self.queues[&to].0 || dice.below(2) == 0 { 0 } else { self.free_tag(dice, to)? };
                 self.queues.get_mut(&from)?.1.remove(&serial);
                 self.arrive(to, serial, tag);
-                Record::Moved { from, serial, to, tag, redelivered: dice.below(2) == 0 }
+                Record::Moved { from, serial, to, tag, redelivered: dice.below(2) == 0, grant: None }
             }
             15 => {
                 let ((from, old_tag), (serial, received)) = dice.one(self.windows.clone())?;
@@ -155,7 +155,7 @@ impl Model {
                 let to = dice.one(self.groups())?;
                 self.windows.remove(&(from, old_tag));
                 self.arrive(to, serial, 0);
-                Record::Moved { from, serial, to, tag: 0, redelivered: true }
+                Record::Moved { from, serial, to, tag: 0, redelivered: true, grant: None }
             }
             16 => {
                 let address = dice.one(self.last_values.keys().cloned())?;

@@ -195,8 +195,15 @@ pub(super) fn record() -> impl Strategy<Value = Record<'static>> {
         tagged().prop_map(|(queue, tag)| Record::Received { queue, tag }),
         tagged().prop_map(|(queue, tag)| Record::Settled { queue, tag }),
         (number(), number()).prop_map(|(queue, serial)| Record::Removed { queue, serial }),
-        (number(), number(), number(), any::<u16>(), any::<bool>())
-            .prop_map(|(from, serial, to, tag, redelivered)| Record::Moved { from, serial, to, tag, redelivered }),
+        (number(), number(), number(), any::<u16>(), any::<bool>(), option::of((reliability(), any::<u32>())))
+            .prop_map(|(from, serial, to, tag, redelivered, grant)| Record::Moved {
+                from,
+                serial,
+                to,
+                tag,
+                redelivered,
+                grant
+            }),
         text().prop_map(|address| Record::Cleared { address }),
         (a_reference(), number(), any::<u32>(), moment(), any::<bool>()).prop_map(
             |(reference, place, len, expires, received)| Record::Entry { reference, place, len, expires, received }
