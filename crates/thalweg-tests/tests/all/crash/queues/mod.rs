@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 pub mod amqp;
 mod book;
 mod changes;
+mod coap;
 mod content;
 mod publishers;
 pub mod stomp;
@@ -170,9 +171,10 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
     let luck = Luck::new(seed);
     let mut book = Book::new(begun, Trail::new(home.folder().join("trail")));
     let Cast { topology, publishers, takers } = cast(&mut book);
-    let (amqp, stomp) = (free_port(), free_port());
+    let (amqp, stomp, coap) = (free_port(), free_port(), free_port());
     let home = home.set(&format!("listeners.amqp.bind={amqp}")).set(&format!("listeners.stomp.bind={stomp}"));
-    let mut world = World::new(amqp, stomp, home.mqtt, home.admin, book);
+    let home = home.set(&format!("listeners.coap.bind={coap}"));
+    let mut world = World::new([amqp, stomp, home.mqtt, coap, home.admin], book);
     let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);
     world.lives = supervisor.lives();
     let (mut toll, last, way) = std::thread::scope(|scope| {

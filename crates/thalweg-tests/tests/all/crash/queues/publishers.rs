@@ -1,11 +1,13 @@
-//! Those who publish: with confirms, in transactions, with receipts, and by MQTT.
+//! Those who publish: with confirms, in transactions, with receipts, by MQTT, by wills, and by CoAP.
 //!
 //! Nobody sends a message twice: what is not confirmed when its connection ends has a fate that nobody knows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use super::coap::Coap;
 
 use super::amqp::{Amqp, CONFIRM_SELECT, Event, TX_COMMIT, TX_ROLLBACK, TX_SELECT, Trouble};
 use super::book::{Fate, Mark, Tie, Wrong};
@@ -242,17 +244,35 @@ enum Promise {
 }
 
 /// MQTT at QoS 1, into queues that AMQP clients made.
-pub fn quality_1(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
+pub fn quality_1(world: &World, who: &str, ways: &[Way], luck: Luck) {
+    quality(world, who, ways, luck, 1);
+}
+
+/// MQTT at QoS 2. A PUBREC takes the message over (MQTT 3.1.1 §4.3.3), so it is what has to hold.
+pub fn quality_2(world: &World, who: &str, ways: &[Way], luck: Luck) {
+    quality(world, who, ways, luck, 2);
+}
+
+fn quality(world: &World, who: &str, ways: &[Way], mut luck: Luck, qos: u8) {
     while !world.is_at_rest() {
         luck.next();
-        let Some((mqtt, tie)) = world.connect(who, || Mqtt::open(world, who, true)) else { continue };
-        let ended = puback_all(world, who, mqtt, ways, Pace::new(&mut luck));
+        let open = || Mqtt::open(world, &Connect::new(Version::V311, who));
+        let Some((mqtt, tie)) = world.connect(who, open) else { continue };
+        let ended = acknowledge_all(world, who, mqtt, ways, Pace::new(&mut luck), qos);
         world.disconnected(who, tie, ended);
     }
 }
 
-fn puback_all(world: &World, who: &str, mut mqtt: Mqtt, ways: &[Way], mut pace: Pace) -> Result<(), Trouble> {
+fn acknowledge_all(
+    world: &World,
+    who: &str,
+    mut mqtt: Mqtt,
+    ways: &[Way],
+    mut pace: Pace,
+    qos: u8,
+) -> Result<(), Trouble> {
     let mut unconfirmed: HashMap<u16, Mark> = HashMap::new();
+    let mut released: HashSet<u16> = HashSet::new();
     let mut id: u16 = 0;
     let mut heard = Instant::now();
     loop {
@@ -265,23 +285,106 @@ fn puback_all(world: &World, who: &str, mut mqtt: Mqtt, ways: &[Way], mut pace: 
                 let (mark, payload) = world.book().send(way.stream, size, None);
                 id = id.wrapping_add(1).max(1);
                 unconfirmed.insert(id, mark);
-                mqtt.send(&Publish::new(way.key, payload).qos(1, id).bytes(Version::V311));
+                mqtt.send(&Publish::new(way.key, payload).qos(qos, id).bytes(Version::V311));
             }
-        } else if unconfirmed.is_empty() {
+        } else if unconfirmed.is_empty() && released.is_empty() {
             mqtt.send(&packet::disconnect());
             return Ok(());
         }
-        if unconfirmed.is_empty() {
+        if unconfirmed.is_empty() && released.is_empty() {
             heard = Instant::now();
         } else if heard.elapsed() > ANSWERED_WITHIN {
             return Err(Trouble::Silent);
         }
         while let Some(packet) = mqtt.packet(LISTENING)? {
             heard = Instant::now();
-            let Packet::Ack { id, .. } = packet else { continue };
+            let Packet::Ack { id, kind, .. } = packet else { continue };
+            if kind == packet::PUBCOMP && released.remove(&id) {
+                continue;
+            }
             match unconfirmed.remove(&id) {
                 Some(mark) => world.book().confirmed(mark),
-                None => world.book().breach(Wrong::Refused, format!("{who} does not wait for PUBACK {id}")),
+                None => {
+                    world.book().breach(Wrong::Refused, format!("{who} does not wait for acknowledgement {kind} {id}"));
+                }
+            }
+            if kind == packet::PUBREC {
+                released.insert(id);
+                mqtt.send(&packet::ack(packet::PUBREL, id));
+            }
+        }
+    }
+}
+
+/// MQTT clients that are lost without DISCONNECT: the CONNACK of a session that outlives its connection promises the will.
+pub fn wills(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
+    while !world.is_at_rest() {
+        if !world.is_open() {
+            std::thread::sleep(LISTENING);
+            continue;
+        }
+        let mut pace = Pace::new(&mut luck);
+        let way = *pace.way(ways);
+        let (mark, payload) = world.book().send(way.stream, pace.size(), None);
+        let connect = Connect::new(Version::V311, who).clean(false).will(way.key, payload, 1, false);
+        let Some((mqtt, tie)) = world.connect(who, || Mqtt::open(world, &connect)) else { continue };
+        world.book().confirmed(mark);
+        std::thread::sleep(Duration::from_secs_f64(pace.luck.between((0.0, 0.06))));
+        drop(mqtt);
+        world.disconnected(who, tie, Ok(()));
+    }
+}
+
+/// CoAP: confirmable requests that are sent once, because a broker that was started in between would take a repetition for
+/// another message.
+pub fn confirmable(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
+    while !world.is_at_rest() {
+        luck.next();
+        let first_id = luck.next() as u16;
+        let Some((coap, tie)) = world.connect(who, || Coap::open(world.coap, first_id)) else { continue };
+        let ended = answer_all(world, who, coap, tie, ways, Pace::new(&mut luck));
+        world.disconnected(who, tie, ended);
+    }
+}
+
+/// Requests of one peer that are under way at once (NSTART, RFC 7252 §4.7): two could be taken by two sockets of a broker
+/// that is still opening its ports, and then they have no order.
+const REQUESTS: usize = 1;
+
+fn answer_all(world: &World, who: &str, mut coap: Coap, tie: Tie, ways: &[Way], mut pace: Pace) -> Result<(), Trouble> {
+    let mut unconfirmed: HashMap<u16, Mark> = HashMap::new();
+    let mut heard = Instant::now();
+    loop {
+        if !pace.is_over(world) {
+            for _ in 0..pace.burst() {
+                if unconfirmed.len() >= REQUESTS {
+                    break;
+                }
+                // Without blocks: they are `crash::coap`'s.
+                let (way, size) = (*pace.way(ways), pace.size().min(900));
+                let (mark, payload) = world.book().send(way.stream, size, None);
+                unconfirmed.insert(coap.request(way.exchange, way.key, &payload), mark);
+            }
+        } else if unconfirmed.is_empty() {
+            return Ok(());
+        }
+        if unconfirmed.is_empty() {
+            heard = Instant::now();
+        } else if world.life() != tie.life {
+            return Err(Trouble::Gone);
+        } else if heard.elapsed() > ANSWERED_WITHIN {
+            return Err(Trouble::Silent);
+        }
+        while let Some((request, code)) = coap.answer(LISTENING)? {
+            heard = Instant::now();
+            let mut book = world.book();
+            match unconfirmed.remove(&request) {
+                Some(mark) if code >> 5 == 2 => book.confirmed(mark),
+                Some(mark) => {
+                    let code = format!("{}.{:02}", code >> 5, code & 31);
+                    book.breach(Wrong::Refused, format!("{who}: {mark} was answered {code}"));
+                }
+                None => book.breach(Wrong::Refused, format!("{who} does not wait for an answer to {request}")),
             }
         }
     }
@@ -295,13 +398,12 @@ pub struct Mqtt {
 }
 
 impl Mqtt {
-    /// `clean`: its session ends with it.
-    pub fn open(world: &World, who: &str, clean: bool) -> Result<Self, Trouble> {
+    pub fn open(world: &World, connect: &Connect) -> Result<Self, Trouble> {
         let socket = TcpStream::connect(world.mqtt).map_err(|_| Trouble::Gone)?;
         let ready = socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
         let mut me = Self { socket, unread: Vec::new(), closed: false };
-        me.send(&Connect::new(Version::V311, who).clean(clean).bytes());
+        me.send(&connect.bytes());
         match me.packet(ANSWERED_WITHIN)? {
             Some(Packet::Connack { code: 0, .. }) => Ok(me),
             Some(other) => Err(Trouble::Refused(0, format!("{other:?}"))),

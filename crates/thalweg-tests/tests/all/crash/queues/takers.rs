@@ -259,7 +259,7 @@ fn take_by_stomp(mut hand: Hand, mut stomp: Stomp, luck: &mut Luck) -> Result<()
 pub fn by_mqtt(world: &World, manner: &Manner, mut luck: Luck) {
     while !world.is_over() {
         let open = || {
-            let mut mqtt = Mqtt::open(world, manner.who, false)?;
+            let mut mqtt = Mqtt::open(world, &packet::Connect::new(Version::V311, manner.who).clean(false))?;
             let filter = format!("$share/group/$q/{}", manner.name);
             mqtt.send(&packet::subscribe(Version::V311, 1, &[], &[(&filter, 1)]));
             Ok(mqtt)
@@ -279,6 +279,13 @@ fn take_by_mqtt(mut hand: Hand, mut mqtt: Mqtt, luck: &mut Luck) -> Result<(), T
         while let Some(packet) = mqtt.packet(patience)? {
             patience = Duration::ZERO;
             match packet {
+                Packet::Publish(message) if message.qos != 1 => {
+                    let story = format!(
+                        "{}: QoS {}, dup {}, of a subscription to QoS 1",
+                        hand.manner.who, message.qos, message.dup
+                    );
+                    hand.world.book().breach(Wrong::Refused, story);
+                }
                 Packet::Publish(message) => hand.take(message.id.to_string(), true, &message.payload, luck),
                 Packet::Pingresp => {
                     let marks = std::mem::take(&mut asked);

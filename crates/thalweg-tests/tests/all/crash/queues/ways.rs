@@ -51,14 +51,16 @@ fn for_minutes() {
 fn declare(amqp: &mut Amqp) -> Result<(), Trouble> {
     let dies_to =
         |queue: &str| [table_text("x-dead-letter-exchange", ""), table_text("x-dead-letter-routing-key", queue)];
-    for queue in ["led", "alternate", "compared", "given-up", "late"] {
+    for queue in ["led", "alternate", "compared", "given-up", "late", "bequeathed"] {
         amqp.declare_queue(queue, Terms::Durable, None)?;
     }
     for (name, kind) in [
         ("in-led", "topic"),
         ("middle", "fanout"),
         ("end", "direct"),
+        ("last", "fanout"),
         ("rest", "fanout"),
+        ("in-willed", "topic"),
         ("in-compared", "headers"),
         ("found", "fanout"),
     ] {
@@ -68,6 +70,8 @@ fn declare(amqp: &mut Amqp) -> Result<(), Trouble> {
     amqp.bind_exchange("middle", "in-led", "#")?;
     amqp.bind_exchange("end", "middle", "")?;
     amqp.bind("led", "end", "k")?;
+    amqp.bind_exchange("last", "in-willed", "#")?;
+    amqp.bind("bequeathed", "last", "")?;
     amqp.bind("alternate", "rest", "")?;
     amqp.bind_exchange("found", "in-compared", "")?;
     amqp.bind("compared", "found", "")?;
@@ -80,9 +84,12 @@ fn declare(amqp: &mut Amqp) -> Result<(), Trouble> {
 fn detours(book: &mut Book) -> Cast {
     let mut casting = Casting { book, cast: Cast::default() };
     casting.cast.topology.special = Some(declare);
-    let [led, alternate, compared, given_up, late] =
-        ["led", "alternate", "compared", "given-up", "late"].map(|name| (casting.queue(name, None), name));
+    let [led, alternate, compared, given_up, late, bequeathed] =
+        ["led", "alternate", "compared", "given-up", "late", "bequeathed"]
+            .map(|name| (casting.queue(name, None), name));
     casting.book.derived(late.0);
+    // A will that was published and taken just before a kill is published once more, because no answer has told anybody.
+    casting.book.derived(bequeathed.0);
     for who in ["amqp-1", "amqp-2"] {
         let routes = vec![
             casting.route(who, "in-led", "k", &[led.0]),
@@ -109,8 +116,25 @@ fn detours(book: &mut Book) -> Cast {
             casting.route(who, "", "$q/nothing", &[given_up.0]),
             casting.route(who, "", "$q/hasty", &[late.0]),
         ];
-        casting.publisher(who, publishers::quality_1, routes);
+        let quality = if who == "mqtt-3" { publishers::quality_2 } else { publishers::quality_1 };
+        casting.publisher(who, quality, routes);
     }
+    let routes = vec![
+        casting.route("coap", "ps/data", "$x/in-led/k", &[led.0]),
+        casting.route("coap", "ps/data", "$x/in-alternate/k", &[alternate.0]),
+        casting.route("coap", "ps/data", "$x/in-compared/k", &[compared.0]),
+        casting.route("coap", "q", "nothing", &[given_up.0]),
+        casting.route("coap", "q", "hasty", &[late.0]),
+    ];
+    casting.publisher("coap", publishers::confirmable, routes);
+    for who in ["will-1", "will-2"] {
+        let routes = vec![
+            casting.route(who, "", "$x/in-willed/k", &[bequeathed.0]),
+            casting.route(who, "", "$q/hasty", &[late.0]),
+        ];
+        casting.publisher(who, publishers::wills, routes);
+    }
+    casting.taker(takers::pushed, manner("bequeathed-amqp", bequeathed, 20, RESTLESS));
     casting.taker(takers::pushed, manner("led-amqp", led, 20, RESTLESS));
     casting.taker(takers::by_mqtt, manner("led-mqtt", led, 0, RESTLESS));
     casting.taker(takers::by_stomp, manner("alternate-stomp", alternate, 20, RESTLESS));

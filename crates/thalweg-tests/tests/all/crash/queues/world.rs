@@ -25,6 +25,7 @@ pub struct World {
     pub amqp: SocketAddr,
     pub stomp: SocketAddr,
     pub mqtt: SocketAddr,
+    pub coap: SocketAddr,
     pub admin: SocketAddr,
     /// How often a broker was begun; it rises only while there is none.
     pub lives: Arc<AtomicU32>,
@@ -35,11 +36,13 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(amqp: SocketAddr, stomp: SocketAddr, mqtt: SocketAddr, admin: SocketAddr, book: Book) -> Self {
+    /// Where it listens: AMQP, STOMP, MQTT, CoAP and the admin interface.
+    pub fn new([amqp, stomp, mqtt, coap, admin]: [SocketAddr; 5], book: Book) -> Self {
         Self {
             amqp,
             stomp,
             mqtt,
+            coap,
             admin,
             lives: Arc::default(),
             book: Mutex::new(book),
