@@ -10,7 +10,8 @@ use thalweg_kernel::{BindSpec, BindTo, ExchangeKind, ExchangeSpec, Refusal, exch
 
 impl Request<'_> {
     pub(super) fn declare_exchange(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
-        let name = declare.exchange;
+        let name = &*names::in_one_line(declare.exchange);
+        let declare = &Declare { exchange: name, ..*declare };
         let address = exchange_address(self.tenant(), name);
         if declare.passive {
             not_default(name)?;
@@ -59,7 +60,7 @@ impl Request<'_> {
     }
 
     pub(super) fn delete_exchange(&mut self, delete: &Delete<'_>) -> Result<(), Fault> {
-        let name = delete.exchange;
+        let name = &*names::in_one_line(delete.exchange);
         not_default(name)?;
         let address = exchange_address(self.tenant(), name);
         match self.kernel.delete_exchange(self.session, &address, delete.if_unused, self.links) {
@@ -95,6 +96,7 @@ impl Request<'_> {
 
     /// Binds two exchanges or ends that.
     fn relate(&mut self, from: &str, to: &str, key: &str, table: Table<'_>, bound: bool) -> Result<(), Fault> {
+        let (from, to) = (&*names::in_one_line(from), &*names::in_one_line(to));
         not_default(from)?;
         not_default(to)?;
         let exchange = exchange_address(self.tenant(), from);

@@ -66,6 +66,14 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The name of a queue or an exchange as RabbitMQ declares, binds and deletes it: line ends are left out.
+pub(super) fn in_one_line(name: &str) -> Cow<'_, str> {
+    match name.contains(['\r', '\n']) {
+        true => Cow::Owned(name.replace(['\r', '\n'], "")),
+        false => Cow::Borrowed(name),
+    }
+}
+
 /// Exchange and routing key of a message, as it is delivered.
 #[derive(Debug, Default)]
 pub(super) struct Origin {

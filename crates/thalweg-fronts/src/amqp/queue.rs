@@ -18,6 +18,8 @@ const GENERATED: &str = "amq.gen-";
 
 impl Request<'_> {
     pub(super) fn declare_queue(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
+        let queue = names::in_one_line(declare.queue);
+        let declare = &Declare { queue: &queue, ..*declare };
         let (name, status) = if self.is_direct_reply(declare.queue) {
             (Cow::Borrowed(declare.queue), QueueStatus { existed: true, messages: 0, consumers: 1 })
         } else if declare.passive {
@@ -101,6 +103,7 @@ impl Request<'_> {
         table: Table<'_>,
         bound: bool,
     ) -> Result<(), Fault> {
+        let (queue, exchange) = (&*names::in_one_line(queue), &*names::in_one_line(exchange));
         not_default(exchange)?;
         let name = self.queue_name(queue)?;
         // Nothing at all means the queue's name: the last one declared, by its own name.
@@ -136,7 +139,8 @@ impl Request<'_> {
     }
 
     pub(super) fn delete_queue(&mut self, delete: &Delete<'_>) -> Result<(), Fault> {
-        let name = self.queue_name(delete.queue)?;
+        let queue = names::in_one_line(delete.queue);
+        let name = self.queue_name(&queue)?;
         let address = queue_address(self.tenant(), &name);
         let Delete { if_unused, if_empty, .. } = *delete;
         let deleted = self.kernel.delete_queue(self.session, &address, if_unused, if_empty, self.now, self.links);

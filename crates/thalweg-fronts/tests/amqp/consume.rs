@@ -355,6 +355,29 @@ fn queues_that_share_the_credit_of_a_channel_take_turns() {
 }
 
 #[test]
+fn a_limit_of_the_channel_neither_counts_nor_stops_what_is_not_acknowledged() {
+    let mut world = World::new();
+    let who = world.connect();
+    for queue in ["acked", "blind", "asked"] {
+        world.declare(who, queue);
+        for number in ["1", "2", "3"] {
+            world.publish(who, "", queue, &format!("{queue} {number}"));
+        }
+    }
+    qos(&mut world, who, 2, true);
+    for (queue, no_ack) in [("blind", true), ("acked", false)] {
+        world.consume_with(who, &basic::Consume { queue, no_ack, consumer_tag: queue, ..Default::default() });
+    }
+    let expected = ["blind 1", "blind 2", "blind 3", "acked 1", "acked 2"];
+    assert_eq!(world.texts(who), expected, "more than the limit, and none of it counted");
+    world.publish(who, "", "blind", "blind 4");
+    assert_eq!(world.texts(who), ["blind 4"], "the limit is reached, and not for this one");
+    assert_eq!(world.get(who, "asked").expect("asked for").text(), "asked 1");
+    world.ack(who, 4, false);
+    assert_eq!(world.texts(who), ["acked 3"]);
+}
+
+#[test]
 fn a_queue_that_another_protocol_made_is_declared_as_it_is() {
     let mut world = World::new();
     let (who, device) = (world.connect(), world.device("d"));

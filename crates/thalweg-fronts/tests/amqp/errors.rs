@@ -195,3 +195,25 @@ fn what_the_access_rules_do_not_allow_is_refused_on_every_verb() {
         assert!(matches!(&world.said(who)[..], [Said::ChannelClosed { code: 403, .. }]), "publish to {exchange}");
     }
 }
+
+#[test]
+fn names_have_no_line_ends() {
+    let mut world = World::new();
+    let who = world.connect();
+    let said = world.declare_with(who, &queue::Declare { queue: "a\r\nb", ..Default::default() });
+    assert_eq!(said, [Said::Declared { queue: "ab".into(), messages: 0, consumers: 0 }]);
+    world.exchange(who, "x\n", "direct");
+    world.bind(who, "a\nb", "\rx", "k\n");
+    world.publish(who, "x", "k\n", "keys may have some");
+    assert_eq!(world.get(who, "ab").expect("bound").key, "k\n");
+    let said = world.call(who, &Method::QueueDelete(queue::Delete { queue: "a\rb", ..Default::default() }));
+    assert!(!said.is_empty());
+    let said = world.call(who, &Method::ExchangeDelete(exchange::Delete { exchange: "x\r", ..Default::default() }));
+    assert!(!said.is_empty());
+    let passive = queue::Declare { queue: "ab", passive: true, ..Default::default() };
+    assert!(matches!(world.declare_with(who, &passive)[..], [Said::ChannelClosed { code: 404, .. }]));
+    world.channel(who, 1);
+    let passive = exchange::Declare { exchange: "x", passive: true, ..Default::default() };
+    let said = world.call(who, &Method::ExchangeDeclare(passive));
+    assert!(matches!(said[..], [Said::ChannelClosed { code: 404, .. }]), "{said:?}");
+}
