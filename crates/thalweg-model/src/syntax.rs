@@ -107,6 +107,8 @@ pub struct Syntax {
 
 /// Dots, as keys of topic exchanges have them: `a.b`, `*`, `#`.
 pub const DOTTED: Syntax = Syntax { separator: '.', one: "*", many: "#", codes: Codes(b".") };
+/// The same where a slash parts something else: it is written `%2F`.
+pub const DOTTED_WITHOUT_SLASH: Syntax = Syntax { separator: '.', one: "*", many: "#", codes: Codes(b"./") };
 /// Dots with another wildcard: `a.b`, `*`, `>`.
 pub const DOTTED_ARROW: Syntax = Syntax { separator: '.', one: "*", many: ">", codes: Codes(b".") };
 /// Slashes: `a/b`, `+`, `#`.

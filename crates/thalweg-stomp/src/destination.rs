@@ -133,7 +133,8 @@ impl<'a> Destination<'a> {
     /// Takes a destination apart.
     pub fn parse(text: &'a str, dialect: Dialect) -> Result<Self, DestinationError> {
         if let Some(rest) = text.strip_prefix("/topic/") {
-            return named(rest).map(Destination::Topic);
+            let is_parted = dialect == Dialect::Rabbitmq && rest.contains('/');
+            return if is_parted { Err(DestinationError::TooManyParts) } else { named(rest).map(Destination::Topic) };
         }
         if let Some(rest) = text.strip_prefix("/queue/") {
             return queue(rest).map(Destination::Queue);
@@ -225,7 +226,7 @@ mod tests {
     fn every_kind_is_recognised_and_written_again() {
         for (text, expected) in [
             ("/topic/a.b", Destination::Topic("a.b")),
-            ("/topic/a/%2F", Destination::Topic("a/%2F")),
+            ("/topic/a%2F.b", Destination::Topic("a%2F.b")),
             ("/queue/q", Destination::Queue("q".into())),
             ("/queue/a%2Fb%25", Destination::Queue("a/b%25".into())),
             ("/amq/queue/q", Destination::AmqQueue("q".into())),
@@ -254,6 +255,7 @@ mod tests {
             ("/exchange//k", DestinationError::NoName),
             ("/reply-queue/", DestinationError::NoName),
             ("/queue/a/b", DestinationError::TooManyParts),
+            ("/topic/a/b", DestinationError::TooManyParts),
             ("/temp-queue/a/b", DestinationError::TooManyParts),
             ("/exchange/a/b/c", DestinationError::TooManyParts),
         ] {

@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use thalweg_model::place::{Place, place};
-use thalweg_model::syntax::{DOTTED, DOTTED_ARROW, SLASHED, Syntax, write_key};
+use thalweg_model::syntax::{DOTTED_ARROW, DOTTED_WITHOUT_SLASH, SLASHED, Syntax, write_key};
 use thalweg_model::{Address, Filter};
 use thalweg_stomp::{Destination, Dialect};
 
@@ -33,20 +33,10 @@ pub(super) struct Idiom {
 impl Idiom {
     fn syntax(self) -> Syntax {
         match self.dialect {
-            Dialect::Rabbitmq => DOTTED,
+            Dialect::Rabbitmq => DOTTED_WITHOUT_SLASH,
             Dialect::Activemq => DOTTED_ARROW,
             Dialect::Slash => SLASHED,
         }
-    }
-
-    /// Appends a topic as a destination of its own has it: what is written with dots may hold slashes, and RabbitMQ wants
-    /// those written `%2F`.
-    fn write_topic(self, topic: &str, out: &mut String) {
-        out.push_str("/topic/");
-        if self.is_thalweg || self.dialect != Dialect::Rabbitmq || !topic.contains('/') {
-            return out.push_str(topic);
-        }
-        out.push_str(&topic.replace('/', "%2F"));
     }
 
     /// Appends a canonical address as a destination to send to.
@@ -68,9 +58,8 @@ impl Idiom {
                 let _ = write!(out, "{}", Destination::Exchange { name, key });
             }
             Place::Plain { tenant: "", address } => {
-                let mut topic = String::with_capacity(address.len());
-                self.syntax().write_address(address, &mut topic);
-                self.write_topic(&topic, out);
+                out.push_str("/topic/");
+                self.syntax().write_address(address, out);
             }
             // Another tenant, which is another virtual host.
             _ => return Err(Refusal::Address),
@@ -131,9 +120,8 @@ impl Idiom {
                 Source::Bound(out)
             }
             Place::Plain { tenant: "", address } => {
-                let mut topic = String::with_capacity(address.len());
-                self.syntax().write_filter(address, &mut topic);
-                self.write_topic(&topic, &mut out);
+                out.push_str("/topic/");
+                self.syntax().write_filter(address, &mut out);
                 Source::Bound(out)
             }
             _ => return Err(Refusal::Address),
@@ -205,7 +193,7 @@ mod tests {
     fn an_address_goes_there_and_comes_back() {
         for (dialect, address, destination) in [
             (Dialect::Rabbitmq, "a/b", "/topic/a.b"),
-            (Dialect::Rabbitmq, "spBv1.0/x%2Fy", "/topic/spBv1%2E0.x/y"),
+            (Dialect::Rabbitmq, "spBv1.0/x%2Fy", "/topic/spBv1%2E0.x%2Fy"),
             (Dialect::Activemq, "/a//", "/topic/.a.."),
             (Dialect::Slash, "a/b.c", "/topic/a/b.c"),
             (Dialect::Rabbitmq, "$q/work", "/amq/queue/work"),

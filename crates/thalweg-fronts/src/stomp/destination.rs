@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_topic_comes_back_as_it_was_written_in_every_dialect_and_tenant() {
         for (dialect, text) in [
-            (Dialect::RabbitMq, "a.b/c.100%"),
+            (Dialect::RabbitMq, "a.b%2Fc.100%"),
             (Dialect::RabbitMq, "spBv1%2E0.group"),
             (Dialect::ActiveMq, "a..b."),
             (Dialect::Slash, "a/b.c//"),

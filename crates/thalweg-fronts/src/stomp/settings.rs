@@ -1,6 +1,6 @@
 //! What the operator decides about STOMP.
 
-use crate::address::{ACTIVEMQ, AMQP, SLASH, Syntax};
+use crate::address::{ACTIVEMQ, RABBITMQ, SLASH, Syntax};
 use thalweg_kernel::Safety;
 use thalweg_model::Span;
 use thalweg_stomp::ServerLimits;
@@ -20,7 +20,7 @@ pub enum Dialect {
 impl Dialect {
     pub(super) fn syntax(self) -> Syntax {
         match self {
-            Dialect::RabbitMq => AMQP,
+            Dialect::RabbitMq => RABBITMQ,
             Dialect::ActiveMq => ACTIVEMQ,
             Dialect::Slash => SLASH,
         }

@@ -174,3 +174,23 @@ fn a_member_of_a_group_shares_with_mqtt() {
         world.ack(who, got);
     }
 }
+
+/// RabbitMQ's "Invalid destination": who writes slashes means another dialect, and would never hear of the topic `a/b`.
+#[test]
+fn a_slash_in_a_topic_is_an_error_where_dots_part_levels() {
+    let mut world = World::with(2, Limits::default(), StompSettings::default());
+    let durable = [("durable", "true")];
+    for (destination, headers) in [("/topic/a/b", &[][..]), ("/topic/a/#", &durable)] {
+        let who = world.connect();
+        let subscribe = SubscribeOut { id: Some("1"), destination, headers, ..SubscribeOut::default() };
+        assert_eq!(world.refused(who, &subscribe).0, "Invalid destination");
+    }
+    let who = world.connect();
+    world.send(who, "/topic/a/b", "m");
+    assert_eq!(world.hears_error(who, None).0, "Invalid destination");
+    // A level of another protocol that holds a slash comes and goes by its code.
+    let who = world.connect();
+    world.listen(who, "1", "/topic/a.#");
+    world.send(who, "/topic/a.b%2Fc", "m");
+    assert_eq!(world.message(who).destination, "/topic/a.b%2Fc");
+}
