@@ -167,6 +167,28 @@ fn an_exchange_that_changes_behind_a_publishers_back_is_noticed() {
     assert_eq!(world.said(who), [Said::ChannelClosed { ch: 1, code: 404, text }]);
 }
 
+#[test]
+fn an_empty_key_reaches_through_amq_topic_who_binds_everything() {
+    let mut world = World::new();
+    let who = world.connect();
+    let bindings = [("all", "#"), ("twice", "#.#"), ("empty", ""), ("word", "*"), ("some", "a.#")];
+    for (queue, key) in bindings {
+        world.declare(who, queue);
+        // An empty key with an empty queue would be the queue's name.
+        world.bind(who, queue, "amq.topic", key);
+    }
+    world.publish(who, "amq.topic", "", "m");
+    for (queue, _) in bindings {
+        let got = world.get(who, queue).map(|got| (got.exchange, got.key));
+        let expected = matches!(queue, "all" | "twice" | "empty").then(|| ("amq.topic".to_owned(), String::new()));
+        assert_eq!(got, expected, "{queue}");
+    }
+    let unbind = queue::Unbind { queue: "all", exchange: "amq.topic", routing_key: "#", ..Default::default() };
+    world.call(who, &Method::QueueUnbind(unbind));
+    world.publish(who, "amq.topic", "", "m");
+    assert!(world.get(who, "all").is_none() && world.get(who, "twice").is_some());
+}
+
 /// RabbitMQ's sender-selected distribution: every exchange on the way looks at all keys, not only at that which led there.
 #[test]
 fn further_keys_count_at_every_exchange_on_the_way() {

@@ -238,6 +238,9 @@ impl Kernel {
             }
         }
         self.add_sink(&filter, SinkKind::Binding, index, fx);
+        if let Some(second) = second_filter_of(exchange, key) {
+            self.add_sink(&second, SinkKind::Binding, index, fx);
+        }
         self.topology_changed();
         index
     }
@@ -257,6 +260,9 @@ impl Kernel {
             }
         }
         self.remove_sink(&binding.filter, SinkKind::Binding, index, fx);
+        if let Some(second) = second_filter_of(&binding.exchange, &binding.key) {
+            self.remove_sink(&second, SinkKind::Binding, index, fx);
+        }
         self.persist_ended(binding.number, fx);
         match &binding.to {
             To::Queue(queue) => {
@@ -437,6 +443,10 @@ pub(super) struct Compared {
 /// The filter for the route table, and the pattern if that filter matches more.
 pub(super) fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (String, Option<String>) {
     let mut filter = String::new();
+    if key.is_empty() && exchange::is_plain(exchange) {
+        exchange::write_empty_key(exchange, &mut filter);
+        return (filter, None);
+    }
     exchange::subtree(exchange, &mut filter);
     if exchange::is_plain(exchange) {
         DOTTED.read_filter(key, &mut filter);
@@ -462,6 +472,16 @@ pub(super) fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (Strin
         None => (filter, None),
         Some(end) => (filter[..end].to_owned(), Some(filter)),
     }
+}
+
+/// Where a binding stands beside its filter: that takes all plain addresses, and with them the empty key.
+fn second_filter_of(exchange: &str, key: &str) -> Option<String> {
+    let takes_all = exchange::is_plain(exchange) && key.split('.').all(|word| word == "#");
+    takes_all.then(|| {
+        let mut filter = String::new();
+        exchange::write_empty_key(exchange, &mut filter);
+        filter
+    })
 }
 
 /// Where the first level ends that stands for many levels, if it is not the last: the table knows it only there.

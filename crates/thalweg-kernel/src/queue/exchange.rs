@@ -142,6 +142,9 @@ pub(crate) fn key_of(address: &str) -> String {
 
 /// Appends the address of a key in an exchange of a kind.
 pub(super) fn write_address(exchange: &str, kind: ExchangeKind, key: &str, out: &mut String) {
+    if key.is_empty() && is_plain(exchange) {
+        return write_empty_key(exchange, out);
+    }
     subtree(exchange, out);
     if is_plain(exchange) {
         DOTTED.read_address(key, out);
@@ -155,6 +158,12 @@ pub(super) fn write_address(exchange: &str, kind: ExchangeKind, key: &str, out: 
     } else {
         out.push_str(&write_level(key));
     }
+}
+
+/// Appends the address of the empty key: no plain address is empty, so the exchange of those has one of its own for it.
+pub(super) fn write_empty_key(exchange: &str, out: &mut String) {
+    out.push_str(exchange);
+    out.push('/');
 }
 
 impl Kernel {
