@@ -30,6 +30,8 @@ pub(crate) struct Pending {
     pub(crate) tag: Tag,
     pub(crate) reliability: Reliability,
     pub(crate) retain: bool,
+    /// It has left for a receiver that the journal does not know; found again, it may have been delivered.
+    pub(crate) handed: bool,
     /// The group it came through, 0 for none.
     pub(crate) group: u64,
     pub(crate) subscription_ids: SubscriptionIds,
@@ -41,7 +43,8 @@ impl Pending {
     /// A reference of queue `queue` that waits and that no subscription with an identifier brought.
     pub(crate) fn new(queue: u64, serial: u64, reliability: Reliability, group: u64) -> Self {
         let subscription_ids = SubscriptionIds::None;
-        Pending { queue, serial, tag: 0, reliability, retain: false, group, subscription_ids, to_disk: None }
+        let (tag, retain, handed) = (0, false, false);
+        Pending { queue, serial, tag, reliability, retain, handed, group, subscription_ids, to_disk: None }
     }
 }
 
@@ -177,7 +180,7 @@ impl Kernel {
                 tag: pending.tag,
                 reliability: pending.reliability,
                 retain: pending.retain,
-                redelivered: false,
+                redelivered: pending.handed,
                 group: pending.group,
                 subscription_ids: Cow::Borrowed(pending.subscription_ids.as_slice()),
             })

@@ -172,7 +172,8 @@ impl Kernel {
             match self.hand_to_somebody(index, item, true, now, fx) {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
-                        self.pending_references.push(Pending::new(number, serial, message.reliability(), 0));
+                        let pending = Pending::new(number, serial, message.reliability(), 0);
+                        self.pending_references.push(Pending { handed: true, ..pending });
                     }
                     return false;
                 }

@@ -201,13 +201,22 @@ impl Kernel {
                 passed.push(item);
                 continue;
             }
-            break Some(Ok(Some(self.set_apart(index, number, item, left, now))));
+            break Some(Ok(Some(self.set_apart(index, number, item, left, now, fx))));
         };
         passed.into_iter().rev().for_each(|item| self.put_back(index, item));
         answer
     }
 
-    fn set_apart(&mut self, index: u32, number: u64, item: Item, left: u64, now: Time) -> (TakenId, Message, u32, u64) {
+    fn set_apart<E: Effects>(
+        &mut self,
+        index: u32,
+        number: u64,
+        item: Item,
+        left: u64,
+        now: Time,
+        fx: &mut E,
+    ) -> (TakenId, Message, u32, u64) {
+        self.note_delivery(index, item.serial, None, fx);
         self.taken_last += 1;
         let (message, deliveries) = (item.message.clone(), item.deliveries);
         self.bytes_held += message.bytes();

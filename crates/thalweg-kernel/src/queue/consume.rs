@@ -142,6 +142,8 @@ impl Kernel {
             return;
         }
         queue.used = now;
+        self.settle_deliveries(index, fx);
+        let Some(queue) = self.queue_mut(index) else { return };
         if queue.auto_delete && queue.had_consumer {
             self.end_queue(index, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {

@@ -120,6 +120,8 @@ impl Kernel {
             groups: Vec::new(),
             bindings: BTreeSet::new(),
             order_last: 0,
+            delivered_to: 0,
+            delivered_ahead: 0,
             expiry_timer: Time::NEVER,
             used: now,
             came: 0,

@@ -56,6 +56,13 @@ impl Depth {
         self.first_order
     }
 
+    /// Serials, and whether each may have been delivered.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, bool)> {
+        let fetching = self.fetching.iter().map(|it| (it.serial, it.redelivered));
+        let stored = self.stored.iter().map(|it| (it.serial, it.redelivered));
+        fetching.chain(stored).chain(self.fresh.iter().map(|(item, _)| (item.serial, item.deliveries > 0)))
+    }
+
     fn len(&self) -> usize {
         self.fetching.len() + self.stored.len() + self.fresh.len()
     }

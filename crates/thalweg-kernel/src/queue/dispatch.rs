@@ -221,6 +221,9 @@ impl Kernel {
         let Some(queue) = self.queue(index) else { return Err(item) };
         let (number, journal, left) = (queue.number, queue.journal_number(), queue.ready as u64);
         let source = Source::Queue(index, number);
+        if !fresh {
+            self.note_delivery(index, item.serial, Some(to.session), fx);
+        }
         let settles = self.hand_over(to.session, to.line, to.number, source, item, left, now, fx)?;
         match settles {
             HandedOver::Unsettled(_) => {

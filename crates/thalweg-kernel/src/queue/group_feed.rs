@@ -137,7 +137,7 @@ impl Kernel {
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = if is_kept { self.next_serial() } else { 0 };
         if is_kept {
-            let pending = Pending::new(number, serial, message.reliability(), 0);
+            let pending = Pending { handed: true, ..Pending::new(number, serial, message.reliability(), 0) };
             self.pending_references.push(pending);
             self.persist_kept(message, false, self.limits.safety, fx);
         }
@@ -220,6 +220,10 @@ impl Kernel {
             self.look_at_group(index, now + LOOK_ANEW);
         }
         let Chosen::Member(member) = chosen else { return false };
+        if let Some((queue, _)) = self.groups.get(index as usize).and_then(Option::as_ref).and_then(|group| group.feed)
+        {
+            self.note_delivery(queue, serial, (!is_away(member.session)).then_some(member.session), fx);
+        }
         if is_away(member.session) {
             self.send_errand(index, member.session, Waiting::new(message, serial, deliveries, now), now, fx);
             return true;

@@ -13,6 +13,7 @@ mod binding;
 mod consume;
 mod dead_letter;
 mod declare;
+mod delivered;
 mod depth;
 mod dispatch;
 mod exchange;
@@ -86,6 +87,9 @@ pub(crate) struct Queue {
     bindings: BTreeSet<u32>,
     /// Rises with each message.
     order_last: i64,
+    /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, and how far it is raised ahead.
+    delivered_to: u64,
+    delivered_ahead: u64,
     /// The earliest time a timer is set for.
     expiry_timer: Time,
     /// When somebody last did something with it.

@@ -86,7 +86,8 @@ impl Kernel {
         let item = Item { message, order: queue.order_last, serial, expires: until, deliveries: 0, back: 0 };
         line.unsettled.push_back(Unsettled { tag, consumer: to.number, source, item });
         if serial != 0 {
-            self.pending_references.push(Pending::new(queue.number, serial, draft.reliability, 0));
+            let pending = Pending::new(queue.number, serial, draft.reliability, 0);
+            self.pending_references.push(Pending { handed: true, ..pending });
         }
         true
     }

@@ -246,6 +246,7 @@ impl Kernel {
                     self.put_back(index, item);
                     self.trim(index, now, fx);
                 }
+                self.settle_deliveries(index, fx);
             }
             Verdict::Reject => {
                 queue.went += 1;

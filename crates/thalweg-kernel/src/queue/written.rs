@@ -178,16 +178,22 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let (address, auto_delete, limits) = read_queue_terms(&stored.filter);
+        let (address, auto_delete, limits, delivered_to) = read_queue_terms(&stored.filter);
         let ttl = limits.message_ttl;
         let idle = limits.idle_expiry;
         let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
         self.ledger.restored += stored.waiting.len() as u64;
-        let waiting = match self.restore_deep(index, flagged(stored.waiting)) {
+        // What comes from now on has not been delivered.
+        let serial_last = self.serial_last;
+        if let Some(queue) = self.queue_mut(index).filter(|_| delivered_to > 0) {
+            queue.delivered_to = delivered_to.min(serial_last);
+            self.persist_queue(index, Safety::Lazy, fx);
+        }
+        let waiting = match self.restore_deep(index, flagged(stored.waiting, delivered_to)) {
             Ok(()) => return self.after_restore(index, idle, now),
             Err(waiting) => waiting,
         };
-        for Stored { serial, place, len, .. } in waiting {
+        for Stored { serial, place, len, redelivered, .. } in waiting {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
                 fx.persist(&Record::Removed { queue: number, serial }, Safety::Lazy);
@@ -198,8 +204,8 @@ impl Kernel {
             let expires = message.expires().min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
             let Some(queue) = self.queue_mut(index) else { return };
             queue.order_last += 1;
-            // Nobody knows whether it was with a consumer when the process ended.
-            queue.insert(Item { message, order: queue.order_last, serial, expires, deliveries: 1, back: 0 });
+            let deliveries = u32::from(redelivered);
+            queue.insert(Item { message, order: queue.order_last, serial, expires, deliveries, back: 0 });
             self.waiting += 1;
             self.bytes_held += bytes;
         }
@@ -250,11 +256,15 @@ impl Kernel {
     }
 }
 
-/// Nobody knows which of them were with a consumer when the process ended.
-fn flagged(waiting: Waiting) -> Waiting {
+/// Flags those that may have been delivered.
+fn flagged(waiting: Waiting, delivered_to: u64) -> Waiting {
+    if waiting.iter().next().is_none_or(|first| first.serial > delivered_to) {
+        return waiting;
+    }
     let mut flagged = Waiting::default();
     for stored in waiting {
-        let _ = flagged.insert(Stored { redelivered: true, ..stored });
+        let redelivered = stored.redelivered || stored.serial <= delivered_to;
+        let _ = flagged.insert(Stored { redelivered, ..stored });
     }
     flagged
 }
@@ -264,6 +274,7 @@ fn queue_terms(queue: &Queue) -> String {
     let mut lines = Lines::default();
     lines.add("address", &queue.address);
     lines.add_number("auto-delete", queue.auto_delete);
+    lines.add("delivered", &queue.delivered_to.to_string());
     let numbers = [
         ("ttl-ms", limits.message_ttl.map(Span::millis)),
         ("idle-ms", limits.idle_expiry.map(Span::millis)),
@@ -291,13 +302,17 @@ fn queue_terms(queue: &Queue) -> String {
     lines.0
 }
 
-fn read_queue_terms(text: &str) -> (String, bool, QueueLimits) {
+/// Address, whether it ends with its last consumer, limits, and the highest serial that may have been delivered: journals
+/// of earlier versions do not say it, so all may.
+fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64) {
     let (mut address, mut auto_delete, mut limits) = (String::new(), false, QueueLimits::default());
+    let mut delivered_to = u64::MAX;
     each_line(text, |name, value| {
         let number: Option<u64> = value.parse().ok();
         match name {
             "address" => address = value,
             "auto-delete" => auto_delete = value == "1",
+            "delivered" => delivered_to = number.unwrap_or(u64::MAX),
             "ttl-ms" => limits.message_ttl = number.map(Span::from_millis),
             "idle-ms" => limits.idle_expiry = number.map(Span::from_millis),
             "messages" => limits.messages_max = number,
@@ -323,7 +338,7 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits) {
             _ => {}
         }
     });
-    (address, auto_delete, limits)
+    (address, auto_delete, limits, delivered_to)
 }
 
 fn kind_of(number: &str) -> ExchangeKind {

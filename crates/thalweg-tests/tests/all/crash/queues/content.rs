@@ -117,7 +117,7 @@ fn a_message_says_after_a_kill_what_it_said_before() {
 
     let mut amqp = Amqp::open(address).expect("it is let in");
     let after: Vec<Delivery> = (0..6).map(|_| get(&mut amqp, "alive")).collect();
-    assert!(after.iter().all(|delivery| delivery.redelivered));
+    assert!(after[..3].iter().all(|delivery| delivery.redelivered), "somebody had them");
     let bodies: Vec<&[u8]> = after.iter().map(|delivery| &delivery.body[..]).collect();
     assert_eq!(bodies, [&b"plain"[..], b"full", b"plain", b"full", b"by stomp", b"by stomp"]);
     // An expiration counts down; the rest is as it was.

@@ -1,0 +1,88 @@
+//! Which messages of a durable queue may have been delivered, as a start finds it in the journal.
+//!
+//! A message that is handed over as it comes is written down as delivered. Of those that waited, the queue's own record
+//! names the highest serial that may have left; it is raised ahead of what leaves, further each time, so that a long queue
+//! costs a record in a thousand messages. When nobody takes from the queue any more, it is set back to what did leave: so
+//! it is exact after an orderly end, and after a crash it covers at most as many again as were delivered, and no more than
+//! [`AHEAD_MAX`].
+
+use super::{Item, Queue};
+use crate::Kernel;
+use crate::effects::{Effects, Safety};
+use crate::ids::SessionId;
+use crate::journal::Record;
+
+/// Messages for which it is raised at once, at the most.
+const AHEAD_MAX: u64 = 1024;
+
+impl Kernel {
+    /// A message that waited is about to be delivered; what its receiver is sent waits until that is written down. Where
+    /// nobody can be made to wait, because the receiver is on another shard or not a session, all of the queue's messages
+    /// may have been delivered from now on.
+    #[inline]
+    pub(super) fn note_delivery<E: Effects>(&mut self, index: u32, serial: u64, to: Option<SessionId>, fx: &mut E) {
+        if self.queue(index).is_some_and(|queue| queue.durable && serial > queue.delivered_to) {
+            self.raise_delivered(index, serial, to, fx);
+        }
+    }
+
+    #[cold]
+    fn raise_delivered<E: Effects>(&mut self, index: u32, serial: u64, to: Option<SessionId>, fx: &mut E) {
+        let (step, safety) = (u64::from(self.shards), self.limits.safety);
+        let Some(queue) = self.queue_mut(index) else { return };
+        queue.delivered_to = match to {
+            Some(_) => serial + queue.delivered_ahead * step,
+            None => u64::MAX,
+        };
+        queue.delivered_ahead = (queue.delivered_ahead * 2 + 1).min(AHEAD_MAX);
+        self.persist_queue(index, safety, fx);
+        if let Some(link) = to.and_then(|id| self.sessions.get(id)).and_then(|session| session.link) {
+            fx.hold(link);
+        }
+    }
+
+    /// If nobody takes from a queue or has anything of it, what is written down of its deliveries becomes exact.
+    pub(super) fn settle_deliveries<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let Some(queue) = self.queue(index) else { return };
+        let is_taken_from = queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();
+        if queue.delivered_to == 0 || is_taken_from {
+            return;
+        }
+        let (delivered, first_of_others) = queue.delivered();
+        let last = delivered.iter().copied().max().unwrap_or(0);
+        let is_exact = last < first_of_others;
+        let (number, to) = (queue.number, if is_exact { last } else { 0 });
+        if to == queue.delivered_to {
+            return;
+        }
+        if !is_exact {
+            // Not in their order: by priority, or past what a consumer may not have.
+            for serial in delivered {
+                let moved = Record::Moved { from: number, serial, to: number, tag: 0, redelivered: true };
+                fx.persist(&moved, Safety::Lazy);
+            }
+        }
+        if let Some(queue) = self.queue_mut(index) {
+            (queue.delivered_to, queue.delivered_ahead) = (to, 0);
+        }
+        self.persist_queue(index, Safety::Lazy, fx);
+    }
+}
+
+impl Queue {
+    /// The serials up to `delivered_to` of those that wait and were delivered, and the first of those that were not.
+    fn delivered(&self) -> (Vec<u64>, u64) {
+        let (to, mut delivered, mut first_of_others) = (self.delivered_to, Vec::new(), u64::MAX);
+        let in_memory = |item: &&Item| item.deliveries > 0 || item.serial <= to;
+        let in_memory = self.lanes.iter().flat_map(|lane| lane.iter().take_while(in_memory));
+        let on_disk = self.depth.iter().flat_map(|depth| depth.entries()).take_while(|(serial, _)| *serial <= to);
+        for (serial, is_delivered) in in_memory.map(|item| (item.serial, item.deliveries > 0)).chain(on_disk) {
+            match is_delivered {
+                _ if serial == 0 || serial > to => {}
+                true => delivered.push(serial),
+                false => first_of_others = first_of_others.min(serial),
+            }
+        }
+        (delivered, first_of_others)
+    }
+}
