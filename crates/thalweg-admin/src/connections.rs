@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_kernel::{CloseReason, SessionView};
@@ -22,6 +23,8 @@ pub(crate) struct ConnectionRow {
     listener: String,
     transport: &'static str,
     dialect: &'static str,
+    connection_name: Option<Box<str>>,
+    client_properties: BTreeMap<Box<str>, Box<str>>,
     since: u64,
     heard_at: u64,
     bytes_in: u64,
@@ -39,6 +42,7 @@ impl ConnectionRow {
     /// A session's connection, if it has one.
     pub(crate) fn new(inside: &Inside<'_>, session: &SessionView) -> Option<Self> {
         let connection = inside.connections.view(session.link?)?;
+        let client_properties: BTreeMap<_, _> = inside.client_properties(session.link?).iter().cloned().collect();
         Some(ConnectionRow {
             client: session.client.clone(),
             user: session.user.clone(),
@@ -46,6 +50,8 @@ impl ConnectionRow {
             listener: connection.listener,
             transport: connection.transport,
             dialect: session.dialect,
+            connection_name: client_properties.get("connection_name").cloned(),
+            client_properties,
             since: clock::unix_of(connection.since),
             heard_at: clock::unix_of(connection.heard_at),
             bytes_in: connection.bytes_in,

@@ -271,6 +271,10 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
     amqp.declare_queue("jobs.late");
     amqp.bind("jobs", "amq.topic", "road.#");
     amqp.publish("", "jobs", b"one");
+    let connections = broker.get("/v1/connections?listener=amqp");
+    assert_eq!(connections["items"][0]["connection_name"], "tests");
+    let properties = json!({"connection_name": "tests", "product": "by hand"});
+    assert_eq!(connections["items"][0]["client_properties"], properties);
     let mut other = Amqp::connect_to(broker.address("amqp"), "plant", 0);
     other.declare_queue("jobs");
     // Messages from anywhere go into queues that want them.

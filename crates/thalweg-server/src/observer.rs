@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use thalweg_fronts::Links;
 use thalweg_fronts::coap::CoapCounts;
-use thalweg_kernel::Kernel;
+use thalweg_fronts::{Front, Links};
+use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 use thalweg_store::Backup;
 
@@ -42,6 +42,14 @@ pub struct Inside<'a> {
 }
 
 impl Inside<'_> {
+    /// What a client said of itself: name and text, in its order. Only AMQP has words for it.
+    pub fn client_properties(&self, link: LinkId) -> &[(Box<str>, Box<str>)] {
+        match self.links.get(link).map(|link| &link.front) {
+            Some(Front::Amqp(front)) => front.client_properties(),
+            _ => &[],
+        }
+    }
+
     /// What its fronts of CoAP have counted, over UDP and over connections, those that are closed included.
     pub fn coap(&self) -> CoapCounts {
         let mut sum = self.ports.ended();

@@ -15,6 +15,9 @@ const VERSION: &str = "3.13.0";
 /// The client property by which libraries name a connection for people.
 const CONNECTION_NAME: &str = "connection_name";
 
+/// Bytes of client properties that are kept for operators; what comes behind is left out.
+const ABOUT_BYTES_MAX: usize = 1024;
+
 /// What a client says that it understands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Capabilities {
@@ -79,6 +82,7 @@ impl AmqpFront {
         front.capabilities = Capabilities::of(start_ok.client_properties);
         front.client = kernel.unused_client_id(front.nonce);
         let name = start_ok.client_properties.get(CONNECTION_NAME).and_then(|name| name.as_str());
+        front.about = texts_of(start_ok.client_properties);
         front.name = name.filter(|name| !name.is_empty() && kernel.limits().presence).map(Into::into);
         front.mechanism = start_ok.mechanism.into();
         let Some(credentials) = Credentials::read(start_ok.mechanism, start_ok.response) else {
@@ -120,6 +124,12 @@ impl AmqpFront {
             }
             _ => {}
         }
+    }
+
+    /// The client properties that are text, in their order, as far as they fit into 1 KiB: product, version, platform and
+    /// `connection_name`, by which libraries name a connection for people.
+    pub fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        &self.about
     }
 
     fn admit(links: &mut Links, id: LinkId, admitted: Admitted) {
@@ -290,6 +300,20 @@ impl Credentials {
             (user, password) => user == Some("guest") && password == Some(b"guest"),
         }
     }
+}
+
+/// The texts among client properties that are kept.
+fn texts_of(table: Table<'_>) -> Box<[(Box<str>, Box<str>)]> {
+    let mut left = ABOUT_BYTES_MAX;
+    let texts = table.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let kept = texts.take_while(|(name, text)| match left.checked_sub(name.len() + text.len()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    });
+    kept.map(|(name, text)| (name.into(), text.into())).collect()
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub struct AmqpFront {
     anonymous: Option<Access>,
     /// The session's name.
     client: Box<str>,
+    /// What the peer said of itself: its client properties that are text.
+    about: Box<[(Box<str>, Box<str>)]>,
     /// What the peer calls its connection, until `connection.open`.
     name: Option<Box<str>>,
     mechanism: Box<str>,
@@ -128,6 +130,7 @@ impl AmqpFront {
             names: 0,
             anonymous,
             client: "".into(),
+            about: Box::default(),
             name: None,
             mechanism: "".into(),
             capabilities: Capabilities::default(),

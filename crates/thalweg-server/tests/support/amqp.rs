@@ -58,10 +58,12 @@ impl Amqp {
         let mut amqp = Amqp { stream: Box::new(stream), heard_blocked: false };
         amqp.stream.write_all(b"AMQP\0\0\x09\x01").expect("it leaves");
         amqp.expect(10, 10);
+        let text = |name: &str, value: &str| [short(name), b"S".to_vec(), long(value.as_bytes())].concat();
         // A table in a table: the one capability that is of interest.
         let mut capabilities = short("connection.blocked");
         capabilities.extend(b"t\x01");
-        let mut properties = short("capabilities");
+        let mut properties =
+            [text("product", "by hand"), text("connection_name", "tests"), short("capabilities")].concat();
         properties.extend(b"F");
         properties.extend(long(&capabilities));
         amqp.call(0, 10, 11, &[long(&properties), short(mechanism), long(response), short("en_US")].concat());
