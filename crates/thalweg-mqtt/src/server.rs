@@ -464,6 +464,11 @@ impl ServerSide {
         Ok(c)
     }
 
+    /// Whether nothing is read or written any more.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     fn close(&mut self) {
         self.state = State::Closed;
         self.out_bytes_max = 0;
@@ -472,7 +477,8 @@ impl ServerSide {
     /// Answers CONNECT and fixes the negotiated limits. Announces the limits of [`ServerLimits`] and echoes the
     /// Authentication Method; drops what must not be said (session present with Clean Start or an error
     /// [MQTT-3.2.2-2] [MQTT-3.2.2-6], Response Information nobody asked for [MQTT-3.1.2-28]). Writes nothing unless a
-    /// CONNECT waits for its answer. [MQTT-3.2.0-2] After an error close the connection. [MQTT-3.2.2-7]
+    /// CONNECT waits for its answer [MQTT-3.2.0-2], or if the peer's Maximum Packet Size has no room for it: then this side
+    /// [is closed](Self::is_closed). After an error close the connection. [MQTT-3.2.2-7]
     pub fn connack(&mut self, a: &ConnAck<'_>, out: &mut Vec<u8>) {
         if self.state != State::ExpectConnack {
             return;
@@ -502,8 +508,10 @@ impl ServerSide {
         }
         // MQTT 3.1 has no session present flag.
         let present = a.session_present && !a.reason.is_error() && !self.clean_start && self.version != Version::V31;
+        let before = out.len();
         connack::encode(&a, self.version.is_v5(), present, self.client_bytes_max, out);
-        if a.reason.is_error() {
+        // Too large for the peer, it is not sent [MQTT-3.1.2-24], and nothing else may be [MQTT-3.2.0-1].
+        if a.reason.is_error() || out.len() == before {
             self.close();
         } else {
             self.state = State::Connected;

@@ -6,7 +6,7 @@ use crate::{LoginAsk, mqtt::publish::properties_of, stamp};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home};
 use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span, Time};
-use thalweg_mqtt::{ConnAck, Connect, Peek, ReasonCode, ServerSide, Version, peek_connect};
+use thalweg_mqtt::{ConnAck, Connect, Peek, PeerFault, ReasonCode, ServerSide, Version, peek_connect};
 
 /// What is remembered of a CONNECT while its sender is being checked.
 pub(super) struct Opening {
@@ -59,6 +59,12 @@ impl super::MqttSettings {
     }
 }
 
+const NO_ROOM_FOR_CONNACK: PeerFault = PeerFault {
+    reason: ReasonCode::PacketTooLarge,
+    clause: "MQTT-3.1.2-24",
+    what: "the client's Maximum Packet Size has no room for CONNACK",
+};
+
 /// What MQTT 5 clients are told of us beside what the specification has words for.
 const ANNOUNCED: [(&str, &str); 1] = [(STAMPS_ANNOUNCEMENT, "1")];
 
@@ -82,6 +88,7 @@ impl MqttFront {
         }
         let opening = front.opening(&connect, kernel);
         let (client, chosen) = (opening.client.clone(), !opening.assigned);
+        front.is_bridge = connect.bridge;
         front.expiry_was_zero = connect.version == Version::V5 && connect.session_expiry == 0;
         MqttFront::hear_terms(links, id, &connect.properties);
         let Some(front) = MqttFront::of(links, id) else { return };
@@ -234,6 +241,9 @@ impl MqttFront {
             };
             front.machine.connack(&ack, out);
         });
+        if MqttFront::of(links, id).is_some_and(|front| front.machine.is_closed()) {
+            return MqttFront::fail(links, id, NO_ROOM_FOR_CONNACK, now, kernel);
+        }
         MqttFront::tell_terms_of_connect(links, id, now, kernel);
         kernel.start(opened.session, now, links);
     }

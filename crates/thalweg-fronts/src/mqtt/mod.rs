@@ -99,6 +99,8 @@ pub struct MqttFront {
     keep_alive: u16,
     /// The method of enhanced authentication the client began with.
     auth_method: Option<Box<str>>,
+    /// CONNECT had the bridge bit: its subscriptions are No Local and Retain As Published, which MQTT 3 has no words for.
+    is_bridge: bool,
     /// Session Expiry Interval of CONNECT was zero: DISCONNECT must not raise it.
     expiry_was_zero: bool,
     /// What it said of its work, if anything.
@@ -138,6 +140,7 @@ impl MqttFront {
             anonymous,
             keep_alive: 0,
             auth_method: None,
+            is_bridge: false,
             expiry_was_zero: false,
             work: None,
             fault: None,

@@ -33,7 +33,7 @@ impl MqttFront {
     ) {
         let Some(session) = links.get(id).and_then(|link| link.session) else { return };
         let Some(front) = MqttFront::of(links, id) else { return };
-        let topic_bytes_max = front.settings.topic_bytes_max;
+        let (topic_bytes_max, is_bridge) = (front.settings.topic_bytes_max, front.is_bridge);
         if subscribe.subscription_id.is_some() && !front.settings.subscription_ids_available {
             return MqttFront::fail(links, id, IDS_OFF, now, kernel);
         }
@@ -47,8 +47,8 @@ impl MqttFront {
                 filter,
                 group,
                 reliability: reliability(options.qos),
-                no_local: options.no_local,
-                retain_as_published: options.retain_as_published,
+                no_local: options.no_local || (is_bridge && group.is_none()),
+                retain_as_published: options.retain_as_published || is_bridge,
                 last_values: match options.retain_handling {
                     RetainHandling::Send => LastValueWish::Always,
                     RetainHandling::SendIfNew => LastValueWish::IfNew,

@@ -218,6 +218,34 @@ fn connack_tells_no_limit_that_is_none() {
     assert_eq!(ids.len(), all, "no property twice");
 }
 
+/// What cannot be said within the client's Maximum Packet Size is not said, and nothing else instead of it.
+/// [MQTT-3.1.2-24] [MQTT-3.2.0-1]
+#[test]
+fn a_client_that_has_no_room_for_connack_is_closed_without_a_word() {
+    let mut peer = Peer::open(V5);
+    peer.send(b"\x10\x13\x00\x04MQTT\x05\x02\x00\x0a\x05\x27\x00\x00\x00\x02\x00\x01p");
+    peer.send(&pingreq());
+    peer.expect_silent_end();
+}
+
+/// A bridge's loop would otherwise begin with its own messages; what mosquitto does for such clients.
+#[test]
+fn a_bridge_of_mqtt_3_hears_nothing_of_its_own_and_sees_the_retain_flag() {
+    let (topic, other) = (unique("bridged"), Peer::new(V311));
+    let connect = Connect::new(V311, unique("bridge")).protocol("MQTT", 0x84);
+    let (mut bridge, _) = Peer::connect(&connect);
+    bridge.subscribe(&topic, 0);
+    bridge.send(&Publish::new(&topic, "own").bytes(V311));
+    let mut other = other;
+    other.send(&Publish::new(&topic, "theirs").retain().bytes(V311));
+    other.until_pong();
+    let got = bridge.until_pong();
+    let [Packet::Publish(message)] = &got[..] else { panic!("{got:?}") };
+    assert_eq!((message.text(), message.retain), ("theirs", true));
+    other.send(&Publish::new(&topic, "").retain().bytes(V311));
+    other.until_pong();
+}
+
 /// Clients need not wait for CONNACK. [MQTT-3.2.0-1] [MQTT3-3.2.0-1]
 #[test]
 fn packets_that_follow_connect_at_once_are_answered_after_connack() {
