@@ -258,7 +258,7 @@ fn stage_rows(stages: &Stages) -> Vec<StageRow> {
 
 impl ShardRow {
     fn new(part: &Part) -> Self {
-        let LoopCounts { turns, reads, writes, sleeps, paces, slow_receivers, buffers_closed } = part.counts;
+        let LoopCounts { turns, reads, writes, sleeps, paces, slow_receivers, buffers_closed, .. } = part.counts;
         ShardRow {
             shard: part.shard,
             connections: part.connections,

@@ -67,6 +67,7 @@ struct Rounds {
     observer: Observer,
     sys_every: Option<Duration>,
     sys_at: Instant,
+    loads: crate::sys::Loads,
     watched: Vec<Watched>,
     watched_at: Instant,
 }
@@ -74,7 +75,8 @@ struct Rounds {
 impl Rounds {
     fn new(observer: Observer, duties: Duties) -> Rounds {
         let now = Instant::now();
-        let mut rounds = Rounds { observer, sys_every: None, sys_at: now, watched: Vec::new(), watched_at: now };
+        let (loads, watched) = (crate::sys::Loads::default(), Vec::new());
+        let mut rounds = Rounds { observer, sys_every: None, sys_at: now, loads, watched, watched_at: now };
         rounds.change(duties);
         rounds
     }
@@ -94,7 +96,7 @@ impl Rounds {
             && now >= self.sys_at
         {
             self.sys_at = now + every;
-            crate::sys::publish(&self.observer);
+            crate::sys::publish(&self.observer, &mut self.loads);
         }
         if now >= self.watched_at {
             self.watched_at = now + WATCHED_EVERY;

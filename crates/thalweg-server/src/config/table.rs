@@ -212,8 +212,10 @@ keys! {
          send an empty client id only, and a session under a client id that the broker makes up ends with its connection. With \
          `any` a client id belongs to the user whose session has it, as long as that lives.";
     broker access.subscribe_needs_read: Flag, default "false", Now;
-        "Whether a subscription is refused unless the client may read everything its filter can match. If not, any \
-         subscription is accepted and each message is judged before it is delivered, as in mosquitto.";
+        "Whether a subscription is refused unless the client may read everything its filter can match. If not, \
+         subscriptions are accepted and each message is judged before it is delivered, as in mosquitto. Two kinds of \
+         filters are refused all the same: those that lie wholly under a `deny` line, and those of a `$` tree \
+         (`$SYS/#`) of which no `read` line speaks.";
     broker access.verdict_ttl: Duration { min: Span::ZERO, max: Span::from_secs(86_400), step: NANO },
         default "10s", Now;
         "How long the verdict on a password is remembered, so that a storm of reconnects does not pay for hashing \

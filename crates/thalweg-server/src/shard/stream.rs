@@ -91,6 +91,7 @@ impl Shard {
         }
         if let Ok(count @ 1..) = got {
             connection.bytes_in += count as u64;
+            self.counts.bytes_in += count as u64;
             if left + count < end && !connection.hung_up {
                 // A short read has emptied the socket; the next bytes make a new event.
                 connection.readable = false;
@@ -119,6 +120,7 @@ impl Shard {
         connection.tail.truncate(left + *got.as_ref().unwrap_or(&0));
         if let Ok(count @ 1..) = got {
             connection.bytes_in += count as u64;
+            self.counts.bytes_in += count as u64;
             self.drive_tail(id);
         }
         got
@@ -130,6 +132,7 @@ impl Shard {
         let Transport::Filtered(filtered) = &mut connection.transport else { return Ok(0) };
         let got = connection.socket.read(&mut self.buffer[..most])?;
         connection.bytes_in += got as u64;
+        self.counts.bytes_in += got as u64;
         if got > 0 && got < most && !connection.hung_up {
             connection.readable = false;
         }
@@ -432,6 +435,7 @@ impl Shard {
                 let mut sent = 0;
                 let result = send(&mut connection.socket, link.sendable(), &mut sent, &mut self.counts.writes);
                 connection.bytes_out += sent as u64;
+                self.counts.bytes_out += sent as u64;
                 if sent > 0 {
                     connection.sent_at = self.now;
                 }
@@ -459,6 +463,7 @@ impl Shard {
                 let result = send(&mut connection.socket, &connection.wire, &mut connection.wire_sent, writes);
                 if connection.wire_sent > sent_before {
                     connection.bytes_out += (connection.wire_sent - sent_before) as u64;
+                    self.counts.bytes_out += (connection.wire_sent - sent_before) as u64;
                     connection.sent_at = self.now;
                 }
                 if connection.wire_sent == connection.wire.len() {

@@ -61,6 +61,10 @@ pub struct LoopCounts {
     pub slow_receivers: u64,
     /// Connections closed because their buffers held most when memory for all buffers was short.
     pub buffers_closed: u64,
+    /// Bytes received over connections, as they were on the wire.
+    pub bytes_in: u64,
+    /// Bytes sent over connections, as they were on the wire.
+    pub bytes_out: u64,
 }
 
 /// A shard's state; lives on its own thread.
