@@ -58,7 +58,8 @@ impl Kernel {
         if !is_exact {
             // Not in their order: by priority, or past what a consumer may not have.
             for serial in delivered {
-                let moved = Record::Moved { from: number, serial, to: number, tag: 0, redelivered: true };
+                let (from, to) = (number, number);
+                let moved = Record::Moved { from, serial, to, tag: 0, redelivered: true, grant: None };
                 fx.persist(&moved, Safety::Lazy);
             }
         }
