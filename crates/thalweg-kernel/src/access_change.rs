@@ -21,11 +21,15 @@ impl Session {
 
 impl Kernel {
     /// Replaces what a session may do, e.g. after its peer proved anew who it is.
+    /// The same for what it has bound and declared.
     pub fn set_access(&mut self, id: SessionId, access: Access) {
         if let Some(session) = self.sessions.get_mut(id) {
             let access = access.in_tenant(session.access.tenant());
             session.take_access(access);
             session.memo = Memo::default();
+            let names = (session.client.clone(), session.user.clone());
+            let access = session.access.clone();
+            self.renew_makers_of(&names, &access);
             self.access_epoch += 1;
             self.seats_away.has_changed(id);
             self.watches.recheck = self.watches.count > 0;
@@ -44,7 +48,7 @@ impl Kernel {
     }
 
     /// Replaces what every session may do, online or not, after the rules have changed; `access` is given client and
-    /// user. Sessions whose peer brought its own rules keep them.
+    /// user. Sessions whose peer brought its own rules keep them. The same for what was bound and declared by them.
     pub fn renew_access(&mut self, access: impl Fn(&str, Option<&str>) -> Access) {
         for (_, session) in self.sessions.iter_mut() {
             if !session.access.is_own() {
@@ -53,6 +57,7 @@ impl Kernel {
                 session.memo = Memo::default();
             }
         }
+        self.renew_makers(access);
         self.access_epoch += 1;
         self.seats_away.have_changed();
         self.watches.recheck = self.watches.count > 0;

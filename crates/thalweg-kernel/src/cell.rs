@@ -294,11 +294,11 @@ impl Kernel {
                 cell.unseen = None;
             }
         }
-        let mut at = cell.first;
+        let (mut at, is_moved) = (cell.first, !message.origins().is_empty());
         self.set_cell_value(index, Some(message.clone()));
         while let Some(watcher) = self.watches.watchers.get(at) {
             let next = watcher.cell_next;
-            if self.may_be_told(watcher.session, message) {
+            if !is_moved || self.may_be_told(watcher.session, message) {
                 self.offer_to_watcher(at, message, fx);
             }
             at = next;

@@ -140,7 +140,7 @@ impl Kernel {
         }
         self.restore_publishers(part.publishers, now);
         for (number, terms) in part.terms {
-            self.restore_terms(number, terms, read, now, fx);
+            self.restore_terms(number, terms, read, access, now, fx);
         }
         let mut group_copies: Vec<(SessionId, u16, u64)> = Vec::new();
         for (number, stored) in part.sessions {

@@ -197,7 +197,7 @@ impl Kernel {
             }
             let message = self.take_out(watch.0)?;
             self.waiting -= 1;
-            if !self.may_be_told(id, &message) {
+            if message.properties().is_some() && !self.may_be_told(id, &message) {
                 // It took the place of what this reader was told of.
                 self.book_drop(Some(id), message.address(), DropReason::Conflated);
                 continue;

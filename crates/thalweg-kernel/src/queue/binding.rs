@@ -1,9 +1,10 @@
 //! Bindings: what of an exchange goes where. They stand in the route table as filters in the exchange's subtree.
 
 use super::exchange::{self, Exchange, key_of, write_address};
+use super::maker::MadeBy;
 use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
 use crate::Kernel;
-use crate::access::{Permission, is_brokers};
+use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::kernel::Map;
@@ -27,6 +28,7 @@ pub(crate) struct Binding {
     filter: Box<str>,
     /// What it really wants, if the table's filter wants more.
     pattern: Option<Box<str>>,
+    pub(crate) made_by: MadeBy,
     /// Its arguments are compared with properties.
     pub(super) compares: bool,
     /// Its number in the journal; 0 if it is not written down.
@@ -79,7 +81,8 @@ impl Kernel {
     /// Binds; nothing changes if there is such a binding.
     pub fn bind<E: Effects>(&mut self, id: SessionId, spec: &BindSpec<'_>, fx: &mut E) -> Result<(), Refusal> {
         let (to, kind) = self.check_bind(id, spec)?;
-        if self.find_binding(spec, &to).is_some() {
+        if let Some(index) = self.find_binding(spec, &to) {
+            self.bind_anew(id, index, kind, fx);
             return Ok(());
         }
         if self.bindings.len() - self.bindings_free.len() >= self.limits.bindings_max {
@@ -92,7 +95,8 @@ impl Kernel {
         if thalweg_model::Filter::check(&filter).is_err() {
             return Err(Refusal::Invalid("no filter can be made of this key"));
         }
-        let link = self.sessions.get(id).ok_or(Refusal::Denied)?.link;
+        let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
+        let (link, made_by) = (session.link, MadeBy::session(session));
         if !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
@@ -102,6 +106,7 @@ impl Kernel {
         }
         let number = if durable { self.next_number() } else { 0 };
         let index = self.add_binding(spec.exchange, kind, to, spec.key, spec.arguments, number, fx);
+        self.set_bindings_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
             self.persist_binding(index, safety, fx);
@@ -139,26 +144,59 @@ impl Kernel {
         };
         let (kind, _) = self.exchange_kind(spec.exchange).ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        // Who binds reads from the one, and publishes to the other whatever has a key that the binding lets through.
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
-        if !session.access.allows(Permission::Subscribe, &filter) {
+        if !self.may_bind(&session.access, &filter, kind, spec.key, &to) {
             return Err(Refusal::Denied);
-        }
-        if let To::Exchange(target) = &to {
-            let has_wildcard = spec.key.split('.').any(|word| matches!(word, "*" | "#"));
-            let is_any = match kind {
-                ExchangeKind::Direct => false,
-                ExchangeKind::Topic => has_wildcard,
-                ExchangeKind::Fanout | ExchangeKind::Headers => true,
-            };
-            if !self.may_publish_in(session, target, (!is_any).then_some(spec.key)) {
-                return Err(Refusal::Denied);
-            }
         }
         if kind == ExchangeKind::Headers && rule_of(spec.arguments).is_none() {
             return Err(Refusal::Invalid("x-match must be all, any, all-with-x or any-with-x"));
         }
         Ok((to, kind))
+    }
+
+    /// Who binds reads from the one, and publishes to the other whatever has a key that the binding lets through.
+    fn may_bind(&self, access: &Access, filter: &str, kind: ExchangeKind, key: &str, to: &To) -> bool {
+        if !access.allows(Permission::Subscribe, filter) {
+            return false;
+        }
+        let To::Exchange(target) = to else { return true };
+        let has_wildcard = key.split('.').any(|word| matches!(word, "*" | "#"));
+        let is_any = match kind {
+            ExchangeKind::Direct => false,
+            ExchangeKind::Topic => has_wildcard,
+            ExchangeKind::Fanout | ExchangeKind::Headers => true,
+        };
+        self.may_publish_in(access, target, (!is_any).then_some(key))
+    }
+
+    /// Somebody binds again what is bound. Whoever of both may bring more by it is its maker from now on, so that what has
+    /// come to stand still goes on.
+    fn bind_anew<E: Effects>(&mut self, id: SessionId, index: u32, kind: ExchangeKind, fx: &mut E) {
+        let (Some(binding), Some(session)) = (self.binding(index), self.sessions.get(id)) else { return };
+        let Some(known) = binding.made_by.access() else { return };
+        let rank = |access: &Access| match self.may_bind(access, &binding.filter, kind, &binding.key, &binding.to) {
+            false => 0,
+            true => 1 + u8::from(access.covers(Permission::Receive, &binding.filter)),
+        };
+        if rank(&session.access) <= rank(known) {
+            return;
+        }
+        let (link, made_by, number) = (session.link, MadeBy::session(session), binding.number);
+        self.set_bindings_maker(index, made_by);
+        if number != 0 {
+            let safety = self.session_safety(id);
+            self.persist_binding(index, safety, fx);
+            link.into_iter().for_each(|link| fx.hold(link));
+        }
+    }
+
+    pub(super) fn set_bindings_maker(&mut self, index: u32, made_by: MadeBy) {
+        let Some(binding) = self.bindings.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let entered = made_by.bytes();
+        let left = std::mem::replace(&mut binding.made_by, made_by).bytes();
+        self.memory.entered(Kept::Topology, entered);
+        self.memory.left(Kept::Topology, left);
+        self.topology_changed();
     }
 
     fn is_durable_exchange(&self, address: &str) -> bool {
@@ -205,6 +243,7 @@ impl Kernel {
             arguments: arguments.into(),
             filter: filter.clone().into(),
             pattern: pattern.map(Into::into),
+            made_by: MadeBy::default(),
             compares,
             number,
         };
@@ -250,7 +289,7 @@ impl Kernel {
         self.bindings_free.push(index);
         self.comparing_bindings -= usize::from(binding.compares);
         let cost = binding_cost(&binding.exchange, &binding.key, &binding.filter, &binding.arguments);
-        self.memory.left(Kept::Topology, cost);
+        self.memory.left(Kept::Topology, cost + binding.made_by.bytes());
         let by = self.binding_by_terms.hasher();
         let terms = terms_of(by, &binding.exchange, &binding.to, &binding.key, &binding.arguments);
         if let Some(known) = self.binding_by_terms.get_mut(&terms) {
@@ -321,6 +360,9 @@ impl Kernel {
                 if binding.pattern.as_deref().is_some_and(|pattern| !pattern_matches(pattern, address)) {
                     continue;
                 }
+                if !self.is_allowed(binding, address) {
+                    continue;
+                }
                 if binding.compares {
                     compared = true;
                     walk.route.onward_mut().conditional.push((index, address.as_str().into()));
@@ -333,7 +375,7 @@ impl Kernel {
                             walk.route.queues.push(*queue);
                         }
                     }
-                    To::Exchange(to) => self.lead_on(to, walk, depth),
+                    To::Exchange(to) => self.lead_on(to, &binding.made_by, walk, depth),
                 }
             }
         }
@@ -343,17 +385,32 @@ impl Kernel {
         // What nobody wants goes to the alternate.
         for (address, _) in from {
             let (exchange, _) = exchange::exchange_of(address);
-            let exchange = self.exchanges.get(&*exchange);
-            let Some(alternate) = exchange.and_then(|exchange| exchange.alternate.as_deref()) else { continue };
+            let Some(exchange) = self.exchanges.get(&*exchange) else { continue };
+            let Some(alternate) = exchange.alternate.as_deref() else { continue };
+            if !exchange.made_by.may(Permission::Publish, &self.address_at(address, alternate)) {
+                continue;
+            }
             match compared {
                 true => walk.route.onward_mut().alternates.push((address.as_str().into(), alternate.into())),
-                false => self.lead_on(alternate, walk, depth),
+                false => self.lead_on(alternate, &exchange.made_by, walk, depth),
             }
         }
     }
 
-    /// Adds what another exchange does with the same keys.
-    fn lead_on(&self, exchange: &str, walk: &mut Walk<'_>, depth: usize) {
+    /// Whether the maker of a binding may have what it brings from an address, and may publish it where that goes.
+    fn is_allowed(&self, binding: &Binding, address: &str) -> bool {
+        let Some(access) = binding.made_by.access().filter(|access| !access.is_allow_all()) else { return true };
+        let may_lead = || match &binding.to {
+            To::Queue(_) => true,
+            To::Exchange(to) => access.allows(Permission::Publish, &self.address_at(address, to)),
+        };
+        access.allows(Permission::Subscribe, &binding.filter)
+            && access.allows(Permission::Receive, address)
+            && may_lead()
+    }
+
+    /// Adds what another exchange does with the same keys, as far as who leads there may publish there.
+    fn lead_on(&self, exchange: &str, made_by: &MadeBy, walk: &mut Walk<'_>, depth: usize) {
         let Some((kind, _)) = self.exchange_kind(exchange) else { return };
         if depth >= DEPTH_MAX {
             return;
@@ -363,7 +420,10 @@ impl Kernel {
             let mut next = String::new();
             write_address(exchange, kind, &key_of(key), &mut next);
             // Bindings give nobody a right that access rules cannot.
-            if is_brokers(&next) || walk.seen.iter().any(|known| **known == *next) {
+            if is_brokers(&next)
+                || walk.seen.iter().any(|known| **known == *next)
+                || !made_by.may(Permission::Publish, &next)
+            {
                 continue;
             }
             walk.seen.push(next.clone().into());

@@ -4,7 +4,7 @@ use super::accept::moved;
 use super::exchange::{key_of, write_address};
 use super::{Item, queue_address};
 use crate::Kernel;
-use crate::access::is_brokers;
+use crate::access::{Permission, is_brokers};
 use crate::cause::Cause;
 use crate::effects::Effects;
 use crate::ledger::DropReason;
@@ -107,6 +107,12 @@ impl Kernel {
             }
         }
         if thalweg_model::Address::check(&address).is_err() {
+            return false;
+        }
+        if !queue.made_by.may(Permission::Publish, &address) {
+            // A publish in the name of who said where it goes: the rules refuse it.
+            self.ledger.own += 1;
+            self.ledger.refused += 1;
             return false;
         }
         let queue_address = Box::<str>::from(&*queue.address);

@@ -3,9 +3,10 @@
 use super::Queue;
 use super::exchange::{subtree, write_address};
 use super::line::Source;
+use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
 use crate::Kernel;
-use crate::access::Permission;
+use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
@@ -35,7 +36,9 @@ impl Kernel {
                 return Err(Refusal::Differs(what));
             }
             queue.used = now;
-            return Ok(QueueStatus { existed: true, ..queue.status() });
+            let status = QueueStatus { existed: true, ..queue.status() };
+            self.declare_queue_anew(id, index, fx);
+            return Ok(status);
         }
         if !super::is_queue_address(spec.address) || Address::check(spec.address).is_err() {
             return Err(Refusal::Invalid("no queue can have this name"));
@@ -47,7 +50,7 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         if let Some(dead_letter) = &spec.limits.dead_letter
-            && !self.may_bury(session, dead_letter, spec.address)
+            && !self.may_bury(&session.access, dead_letter, spec.address)
         {
             return Err(Refusal::Denied);
         }
@@ -57,7 +60,7 @@ impl Kernel {
         if !self.may_keep(0, queue_cost(spec.address)) {
             return Err(Refusal::Short);
         }
-        let link = session.link;
+        let (link, made_by) = (session.link, MadeBy::session(session));
         // What ends with its link is not worth writing down.
         let durable = spec.durable && !spec.exclusive;
         if durable && self.journal_full {
@@ -67,6 +70,7 @@ impl Kernel {
         let owner = spec.exclusive.then_some(id);
         let index =
             self.add_queue(spec.address, number, durable, spec.auto_delete, owner, spec.limits.clone(), now, fx);
+        self.set_queues_maker(index, made_by);
         if durable && self.limits.journal {
             let safety = self.session_safety(id);
             self.persist_queue(index, safety, fx);
@@ -83,6 +87,33 @@ impl Kernel {
             self.timers.set(now + idle, SessionId(index), TimerKind::QueueIdle);
         }
         Ok(QueueStatus { existed: false, messages: 0, consumers: 0 })
+    }
+
+    /// Somebody declares again what is there. If its maker may not publish where its dead letters go any more, this is its
+    /// maker now, who may.
+    fn declare_queue_anew<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
+        let (Some(queue), Some(session)) = (self.queue(index), self.sessions.get(id)) else { return };
+        let (Some(dead_letter), Some(known)) = (&queue.limits.dead_letter, queue.made_by.access()) else { return };
+        let may = |access: &Access| self.may_bury(access, dead_letter, &queue.address);
+        if may(known) || !may(&session.access) || self.may_configure_queue(id, index).is_err() {
+            return;
+        }
+        let (link, made_by, number) = (session.link, MadeBy::session(session), queue.journal_number());
+        self.set_queues_maker(index, made_by);
+        if number != 0 {
+            let safety = self.session_safety(id);
+            self.persist_queue(index, safety, fx);
+            link.into_iter().for_each(|link| fx.hold(link));
+        }
+    }
+
+    /// Whose rights decide where the dead letters of a queue go, if they go anywhere.
+    pub(super) fn set_queues_maker(&mut self, index: u32, made_by: MadeBy) {
+        let Some(queue) = self.queue_mut(index).filter(|queue| queue.limits.dead_letter.is_some()) else { return };
+        let entered = made_by.bytes();
+        let left = std::mem::replace(&mut queue.made_by, made_by).bytes();
+        self.memory.entered(Kept::Topology, entered);
+        self.memory.left(Kept::Topology, left);
     }
 
     #[allow(clippy::too_many_arguments)] // What a queue is made of.
@@ -107,6 +138,7 @@ impl Kernel {
             auto_delete,
             owner,
             limits,
+            made_by: MadeBy::default(),
             lanes,
             ready: 0,
             ready_bytes: 0,
@@ -229,7 +261,7 @@ impl Kernel {
     pub(super) fn end_queue<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(mut queue) = self.queues.get_mut(index as usize).and_then(Option::take) else { return };
         self.queue_by_address.remove(&queue.address);
-        self.memory.left(Kept::Topology, queue_cost(&queue.address));
+        self.memory.left(Kept::Topology, queue_cost(&queue.address) + queue.made_by.bytes());
         self.remove_sink(&queue.address, SinkKind::Queue, index, fx);
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);
@@ -306,9 +338,8 @@ impl Kernel {
         }
     }
 
-    /// Whether a session may publish wherever dead letters of its queue may go.
-    fn may_bury(&self, session: &crate::session::Session, to: &DeadLetter, queue: &str) -> bool {
-        let access = &session.access;
+    /// Whether `access` lets publish wherever dead letters of a queue may go, as far as that can be told without a message.
+    fn may_bury(&self, access: &Access, to: &DeadLetter, queue: &str) -> bool {
         match (&*to.exchange, &to.key) {
             // The key is each message's: the queue of that name, which may be any.
             ("", None) => access.is_allow_all() || access.covers(Permission::Publish, &queues_of(queue)),
@@ -316,21 +347,21 @@ impl Kernel {
                 let address = queue_address(super::dead_letter::tenant_of(queue), key);
                 access.allows(Permission::Publish, &address)
             }
-            (exchange, key) => self.may_publish_in(session, exchange, key.as_deref()),
+            (exchange, key) => self.may_publish_in(access, exchange, key.as_deref()),
         }
     }
 
-    /// Whether a session may publish to an exchange with a key, or for `None` with any.
-    pub(super) fn may_publish_in(&self, session: &crate::session::Session, exchange: &str, key: Option<&str>) -> bool {
+    /// Whether `access` lets publish to an exchange with a key, or for `None` with any, as far as that can be told.
+    pub(super) fn may_publish_in(&self, access: &Access, exchange: &str, key: Option<&str>) -> bool {
         if let (Some(key), Some((kind, _))) = (key, self.exchange_kind(exchange)) {
             let mut address = String::new();
             write_address(exchange, kind, key, &mut address);
-            return session.access.allows(Permission::Publish, &address);
+            return access.allows(Permission::Publish, &address);
         }
         let mut all = String::new();
         subtree(exchange, &mut all);
         all.push('#');
-        session.access.covers(Permission::Publish, &all)
+        access.covers(Permission::Publish, &all)
     }
 
     /// Whether a session may take messages out of a queue.

@@ -1,7 +1,9 @@
 //! Exchanges: what is known about the reserved subtrees of addresses that messages are published to by key.
 
+use super::maker::MadeBy;
 use super::spec::{ExchangeKind, ExchangeSpec, Refusal};
 use crate::Kernel;
+use crate::access::Access;
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::memory::{Kept, exchange_cost};
@@ -17,6 +19,8 @@ pub(crate) struct Exchange {
     pub(crate) auto_delete: bool,
     pub(crate) internal: bool,
     pub(crate) alternate: Option<Box<str>>,
+    /// Who said what its alternate is.
+    pub(crate) made_by: MadeBy,
     /// Its number in the journal; 0 if it is not written down.
     pub(crate) number: u64,
     /// Bindings from it, and to it.
@@ -52,6 +56,7 @@ impl Exchange {
             auto_delete: false,
             internal: false,
             alternate: None,
+            made_by: MadeBy::default(),
             number: 0,
             bindings: BTreeSet::new(),
             incoming: BTreeSet::new(),
@@ -214,16 +219,17 @@ impl Kernel {
             return if is_same { Ok(()) } else { Err(Refusal::Differs(difference_to_predeclared(kind, spec))) };
         }
         if let Some(known) = self.exchanges.get(spec.address) {
-            return match difference(known, spec) {
-                None => Ok(()),
-                Some(what) => Err(Refusal::Differs(what)),
-            };
+            if let Some(what) = difference(known, spec) {
+                return Err(Refusal::Differs(what));
+            }
+            self.declare_exchange_anew(id, spec, fx);
+            return Ok(());
         }
         if name.starts_with("amq.") {
             return Err(Refusal::Reserved);
         }
         if !session.access.may_configure(spec.address)
-            || !spec.alternate.is_none_or(|to| self.may_publish_in(session, to, None))
+            || !spec.alternate.is_none_or(|to| self.may_publish_in(&session.access, to, None))
         {
             return Err(Refusal::Denied);
         }
@@ -236,6 +242,7 @@ impl Kernel {
         if self.journal_full && spec.durable {
             return Err(Refusal::Full);
         }
+        let made_by = spec.alternate.map(|_| MadeBy::session(session)).unwrap_or_default();
         let number = if spec.durable && self.limits.journal { self.next_number() } else { 0 };
         let exchange = Exchange {
             kind: spec.kind,
@@ -243,6 +250,7 @@ impl Kernel {
             auto_delete: spec.auto_delete,
             internal: spec.internal,
             alternate: spec.alternate.map(Into::into),
+            made_by,
             number,
             bindings: BTreeSet::new(),
             incoming: BTreeSet::new(),
@@ -257,6 +265,28 @@ impl Kernel {
         self.add_exchange(spec.address, exchange, fx);
         self.topology_changed();
         Ok(())
+    }
+
+    /// Somebody declares again what is there. If its maker may not lead to the alternate any more, this is its maker now,
+    /// who may.
+    fn declare_exchange_anew<E: Effects>(&mut self, id: SessionId, spec: &ExchangeSpec<'_>, fx: &mut E) {
+        let (Some(alternate), Some(session)) = (spec.alternate, self.sessions.get(id)) else { return };
+        let may = |access: &Access| self.may_publish_in(access, alternate, None);
+        let known = self.exchanges.get(spec.address).and_then(|exchange| exchange.made_by.access());
+        let is_better = known.is_some_and(|known| !may(known) && may(&session.access));
+        if !is_better || !session.access.may_configure(spec.address) {
+            return;
+        }
+        let (link, made_by) = (session.link, MadeBy::session(session));
+        let Some(mut exchange) = self.exchanges.remove(spec.address) else { return };
+        exchange.made_by = made_by;
+        if exchange.number != 0 {
+            let safety = self.session_safety(id);
+            self.persist_exchange(spec.address, &exchange, safety, fx);
+            link.into_iter().for_each(|link| fx.hold(link));
+        }
+        self.exchanges.insert(spec.address.into(), exchange);
+        self.topology_changed();
     }
 
     /// An exchange is there from now on. If it has an alternate, all that other shards publish to it comes here.

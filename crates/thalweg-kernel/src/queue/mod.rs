@@ -19,6 +19,7 @@ mod dispatch;
 mod exchange;
 mod group_feed;
 mod line;
+mod maker;
 mod pass;
 mod recall;
 mod spec;
@@ -34,6 +35,7 @@ pub(crate) use binding::{Binding, ByTerms};
 pub(crate) use dead_letter::GivenUp;
 pub(crate) use exchange::Exchange;
 pub(crate) use line::{LineConsumer, Lines};
+pub(crate) use maker::MadeBy;
 pub(crate) use recall::Recalling;
 pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits, QueueOverflow, QueueSpec,
@@ -63,6 +65,8 @@ pub(crate) struct Queue {
     /// Whose it is alone.
     pub(crate) owner: Option<SessionId>,
     pub(crate) limits: QueueLimits,
+    /// Who said where its dead letters go.
+    pub(crate) made_by: MadeBy,
     /// What waits, by priority; one lane if there are none.
     lanes: Vec<VecDeque<Item>>,
     /// Messages that wait, in memory and on disk.

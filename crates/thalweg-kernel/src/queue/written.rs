@@ -6,9 +6,11 @@
 
 use super::binding::To;
 use super::exchange::Exchange;
+use super::maker::StoredMaker;
 use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
 use super::{Item, Queue};
 use crate::Kernel;
+use crate::access::Access;
 use crate::effects::{Effects, Safety};
 use crate::journal::{Record, Stored, StoredGroup, Waiting};
 use crate::ledger::DropReason;
@@ -43,10 +45,10 @@ impl StoredTerms {
 
 /// A text of lines.
 #[derive(Default)]
-struct Lines(String);
+pub(super) struct Lines(String);
 
 impl Lines {
-    fn add(&mut self, name: &str, value: &str) {
+    pub(super) fn add(&mut self, name: &str, value: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
@@ -94,6 +96,7 @@ impl Kernel {
         if let Some(alternate) = &exchange.alternate {
             lines.add("alternate", alternate);
         }
+        exchange.made_by.write(&mut lines);
         fx.persist(&Record::Group { queue: exchange.number, name: EXCHANGE, filter: &lines.0 }, safety);
     }
 
@@ -109,6 +112,7 @@ impl Kernel {
             To::Exchange(address) => lines.add("exchange", address),
         }
         lines.add("key", &binding.key);
+        binding.made_by.write(&mut lines);
         for (name, value) in &binding.arguments {
             lines.add("name", name);
             match value {
@@ -142,13 +146,14 @@ impl Kernel {
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
         now: Time,
         fx: &mut E,
     ) {
         match StoredTerms::of(&stored) {
-            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter, fx),
-            Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, now, fx),
-            Some(StoredTerms::Binding) if self.restore_binding(number, &stored.filter, fx).is_none() => {
+            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter, access, fx),
+            Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, access, now, fx),
+            Some(StoredTerms::Binding) if self.restore_binding(number, &stored.filter, access, fx).is_none() => {
                 // One of its ends is gone; the record that says so was lost with the machine.
                 self.persist_ended(number, fx);
             }
@@ -156,7 +161,14 @@ impl Kernel {
         }
     }
 
-    fn restore_exchange<E: Effects>(&mut self, number: u64, text: &str, fx: &mut E) {
+    fn restore_exchange<E: Effects>(
+        &mut self,
+        number: u64,
+        text: &str,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        fx: &mut E,
+    ) {
+        let mut made_by = StoredMaker::default();
         let mut exchange = Exchange { number, ..Exchange::predeclared(ExchangeKind::Direct) };
         let mut address = String::new();
         each_line(text, |name, value| match name {
@@ -165,8 +177,9 @@ impl Kernel {
             "auto-delete" => exchange.auto_delete = value == "1",
             "internal" => exchange.internal = value == "1",
             "alternate" => exchange.alternate = Some(value.into()),
-            _ => {}
+            _ => made_by.read(name, &value),
         });
+        exchange.made_by = made_by.compile(access);
         self.add_exchange(&address, exchange, fx);
     }
 
@@ -175,13 +188,15 @@ impl Kernel {
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
         now: Time,
         fx: &mut E,
     ) {
-        let (address, auto_delete, limits, delivered_to) = read_queue_terms(&stored.filter);
+        let (address, auto_delete, limits, delivered_to, made_by) = read_queue_terms(&stored.filter);
         let ttl = limits.message_ttl;
         let idle = limits.idle_expiry;
         let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
+        self.set_queues_maker(index, made_by.compile(access));
         self.ledger.restored += stored.waiting.len() as u64;
         // What comes from now on has not been delivered.
         let serial_last = self.serial_last;
@@ -219,7 +234,14 @@ impl Kernel {
         self.watch_expiry(index);
     }
 
-    fn restore_binding<E: Effects>(&mut self, number: u64, text: &str, fx: &mut E) -> Option<()> {
+    fn restore_binding<E: Effects>(
+        &mut self,
+        number: u64,
+        text: &str,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        fx: &mut E,
+    ) -> Option<()> {
+        let mut made_by = StoredMaker::default();
         let (mut exchange, mut key, mut to_queue, mut to_exchange) = (String::new(), String::new(), None, None);
         let mut arguments: Vec<(Box<str>, PropertyValue)> = Vec::new();
         each_line(text, |name, value| {
@@ -239,7 +261,7 @@ impl Kernel {
                 "float" => argument(PropertyValue::Float(f64::from_bits(value.parse().unwrap_or(0)))),
                 "bytes" => argument(PropertyValue::Bytes(from_hex(&value))),
                 "name" => arguments.push((value.into(), PropertyValue::Nothing)),
-                _ => {}
+                _ => made_by.read(name, &value),
             }
         });
         let to = match (to_queue, to_exchange) {
@@ -251,7 +273,8 @@ impl Kernel {
             (None, None) => return None,
         };
         let (kind, _) = self.exchange_kind(&exchange)?;
-        self.add_binding(&exchange, kind, to, &key, &arguments, number, fx);
+        let index = self.add_binding(&exchange, kind, to, &key, &arguments, number, fx);
+        self.set_bindings_maker(index, made_by.compile(access));
         Some(())
     }
 }
@@ -299,12 +322,14 @@ fn queue_terms(queue: &Queue) -> String {
     if !limits.label.is_empty() {
         lines.add("label", &limits.label);
     }
+    queue.made_by.write(&mut lines);
     lines.0
 }
 
-/// Address, whether it ends with its last consumer, limits, and the highest serial that may have been delivered: journals
-/// of earlier versions do not say it, so all may.
-fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64) {
+/// Address, whether it ends with its last consumer, limits, the highest serial that may have been delivered (journals of
+/// earlier versions do not say it, so all may), and who said where its dead letters go.
+fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64, StoredMaker) {
+    let mut made_by = StoredMaker::default();
     let (mut address, mut auto_delete, mut limits) = (String::new(), false, QueueLimits::default());
     let mut delivered_to = u64::MAX;
     each_line(text, |name, value| {
@@ -335,10 +360,10 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64) {
             }
             // Journals of earlier versions name the kind that needs no name.
             "label" if value != "classic" => limits.label = value.into(),
-            _ => {}
+            _ => made_by.read(name, &value),
         }
     });
-    (address, auto_delete, limits, delivered_to)
+    (address, auto_delete, limits, delivered_to, made_by)
 }
 
 fn kind_of(number: &str) -> ExchangeKind {
@@ -346,7 +371,7 @@ fn kind_of(number: &str) -> ExchangeKind {
     number.parse().ok().and_then(|number: usize| kinds.get(number)).copied().unwrap_or(ExchangeKind::Direct)
 }
 
-fn from_hex(text: &str) -> Box<[u8]> {
+pub(super) fn from_hex(text: &str) -> Box<[u8]> {
     let (pairs, _) = text.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
     pairs.iter().filter_map(byte).collect()

@@ -22,6 +22,7 @@ mod groups;
 mod journal;
 mod lifetime;
 mod limits;
+mod makers;
 mod memory;
 mod model;
 mod ordered;
