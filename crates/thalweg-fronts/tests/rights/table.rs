@@ -1,0 +1,536 @@
+//! The rows: made from the axes, run one by one, each in a world of its own.
+
+use crate::client::{Asking, Mqtt, Receiver, Source, Target};
+use crate::paths::{Builder, Class, Path, Place, Push, Step, paths};
+use crate::world::{BLUE, Hello, Protocol, Who, World};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
+use thalweg_model::Span;
+
+const PUBLISHERS: [Protocol; 5] = [Protocol::Mqtt3, Protocol::Mqtt5, Protocol::Amqp, Protocol::Stomp, Protocol::Coap];
+
+/// What must not arrive.
+const BODY: &str = "PAYLOAD-OF-OTHERS";
+
+/// The operator, who may do everything.
+const OPERATOR: &str = "svc";
+/// Whose rights a row takes away.
+const EVE: &str = "eve";
+
+/// How a message comes to be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mode {
+    Publish,
+    Retain,
+    Will,
+}
+
+/// How and when a receiver asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Manner {
+    /// Before anything is published.
+    Live(Asking),
+    /// Afterwards: for last values, and what waits in a queue.
+    Late(Asking),
+    /// Another member or consumer has the message, and dies.
+    HandOver,
+    /// Its session is asleep when it is published.
+    Resume,
+    /// Its session has it in flight, unacknowledged, when the connection breaks.
+    Window,
+}
+
+/// Why nothing may arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Denial {
+    /// The receiver may not receive from this one of the addresses under which it was published.
+    ReceiveAddress(usize),
+    /// The receiver may not take from the queue.
+    TakeQueue,
+    /// The receiver may not read from the exchange that was published to.
+    ReadExchange,
+    /// The receiver is a user with rights of its own, elsewhere.
+    OtherReceiver,
+    /// The receiver is in another tenant, where it may do everything.
+    ReceiverInTenant,
+    /// What is published is in another tenant, and the receiver names it in full.
+    PublisherInTenant,
+    /// The publisher may not publish at the address.
+    PublishAddress,
+    /// The publisher, who laid the path, may not publish at this one of the addresses it leads to.
+    PublishLed(usize),
+    /// The publisher is a user with rights of its own, elsewhere.
+    OtherPublisher,
+}
+
+/// When the right is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum When {
+    /// It was never there.
+    Always,
+    /// When everything is laid and asked for.
+    BeforePublish,
+    /// When the message waits.
+    AfterPublish,
+}
+
+#[derive(Clone, Debug)]
+struct Way<'a> {
+    path: &'a Path,
+    publisher: Protocol,
+    mode: Mode,
+    receiver: Receiver,
+    manner: Manner,
+    shards: u16,
+}
+
+impl Way<'_> {
+    fn name(&self) -> String {
+        let Way { path, publisher, mode, receiver, manner, shards } = self;
+        format!("{} by {:?}: {publisher:?} {mode:?} -> {receiver:?} {manner:?} on {shards}", path.name, path.builder)
+    }
+}
+
+/// What still lets something through: builder, class of the path and whether it ends in a queue, denial, when. It must.
+const NOT_YET: &[(Builder, Class, bool, &str, &[When])] = &[
+    (Builder::Operator, Class::Direct, true, "TakeQueue", &[When::BeforePublish]),
+    (Builder::Operator, Class::Dead, true, "TakeQueue", &[When::BeforePublish]),
+    (Builder::Publisher, Class::Direct, true, "PublishLed(0)", &[When::BeforePublish]),
+    (Builder::Publisher, Class::Dead, true, "PublishLed(0)", &[When::BeforePublish]),
+    (Builder::Publisher, Class::Dead, false, "PublishLed(0)", &[When::BeforePublish]),
+    // `amq.topic` as an alternate exchange is judged by all it may lead to, where a denial of some is not seen.
+    (Builder::Publisher, Class::Redirected, false, "PublishLed(0)", &[When::Always, When::BeforePublish]),
+    (Builder::Publisher, Class::Direct, true, "OtherPublisher", &[When::BeforePublish]),
+    (Builder::Publisher, Class::Dead, true, "OtherPublisher", &[When::BeforePublish]),
+    (Builder::Publisher, Class::Dead, false, "OtherPublisher", &[When::BeforePublish]),
+    (Builder::Publisher, Class::Redirected, false, "OtherPublisher", &[When::BeforePublish]),
+];
+
+/// Rows of the table: ways that deliver when nothing is denied, and denials of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub ways: usize,
+    pub rows: usize,
+}
+
+/// Generates all rows of paths that `builder` laid and runs them: as many as expected, a part that is the same each time;
+/// or all if the environment says `RIGHTS_TABLE=whole`.
+pub fn check(builder: Builder, expected: Count) {
+    let is_whole = std::env::var("RIGHTS_TABLE").is_ok_and(|value| value == "whole");
+    let mut count = Count::default();
+    let mut dead: Vec<String> = Vec::new();
+    let mut leaks: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let mut known: BTreeSet<usize> = BTreeSet::new();
+    for path in &paths(builder) {
+        for way in ways(path) {
+            let mut rows = denials(&way);
+            rows.retain(|(denial, when)| is_whole || is_run(&way, *denial, *when));
+            if rows.is_empty() {
+                continue;
+            }
+            count.ways += 1;
+            if let Err(why) = run(&way, None) {
+                dead.push(format!("{}: {why}", way.name()));
+                continue;
+            }
+            for (denial, when) in rows {
+                count.rows += 1;
+                if run(&way, Some((denial, when))).is_err() {
+                    continue;
+                }
+                let is_it = |(by, class, is_queue, name, at): &(Builder, Class, bool, &str, &[When])| {
+                    let ends_in_queue = matches!(path.source, Source::Queue(_));
+                    (*by, *class, *is_queue) == (builder, path.class, ends_in_queue)
+                        && *name == format!("{denial:?}")
+                        && at.contains(&when)
+                };
+                if let Some(at) = NOT_YET.iter().position(is_it) {
+                    known.insert(at);
+                    continue;
+                }
+                let key = format!("{} by {builder:?} | {denial:?} | {when:?}", path.name);
+                leaks.entry(key).or_insert((0, way.name())).0 += 1;
+            }
+        }
+    }
+    println!("{builder:?}: {count:?}");
+    for (key, (count, example)) in &leaks {
+        println!("LEAK {key}: {count} times, as {example}");
+    }
+    assert!(dead.is_empty(), "{} ways deliver nothing, as {:#?}", dead.len(), &dead[..dead.len().min(40)]);
+    assert!(leaks.is_empty(), "{} kinds of leaks, see above", leaks.len());
+    for (at, open) in NOT_YET.iter().enumerate().filter(|(_, open)| open.0 == builder) {
+        assert!(known.contains(&at), "{open:?} is mended: take it off the list");
+    }
+    assert!(is_whole || count == expected, "{count:?} and not {expected:?}");
+}
+
+/// Whether a row is run each time: all protocols, paths and denials with one another, of what is alike for the kernel a
+/// part.
+fn is_run(way: &Way<'_>, denial: Denial, when: When) -> bool {
+    let name = format!("{} {denial:?} {when:?}", way.name());
+    let hash = name
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
+    let part = match (when, way.shards) {
+        (When::Always, 3) if way.publisher == Protocol::Mqtt3 || way.mode == Mode::Will => 6,
+        (When::Always, 3) if way.path.class == Class::Dead => 4,
+        (When::Always, 3) => 1,
+        _ => 16,
+    };
+    (hash >> 32) % part == 0
+}
+
+/// Every way along a path that makes sense.
+fn ways(path: &Path) -> Vec<Way<'_>> {
+    let mut ways = Vec::new();
+    for shards in [1, 3] {
+        for publisher in PUBLISHERS {
+            if !path.target.can_be_said_in(publisher) || (path.name == "headers exchange" && !has_headers(publisher)) {
+                continue;
+            }
+            for mode in [Mode::Publish, Mode::Retain, Mode::Will] {
+                let is_mqtt = matches!(publisher, Protocol::Mqtt3 | Protocol::Mqtt5);
+                if (mode == Mode::Will && !is_mqtt) || (mode == Mode::Retain && path.name != "plain") {
+                    continue;
+                }
+                for receiver in Receiver::ALL {
+                    for manner in manners(&path.source, receiver, mode) {
+                        // A queue is bound to a direct exchange by one key.
+                        let binds = receiver.protocol() > Protocol::Mqtt5;
+                        if path.name.starts_with("direct") && manner == Manner::Live(Asking::ByWildcard) && binds {
+                            continue;
+                        }
+                        ways.push(Way { path, publisher, mode, receiver, manner, shards });
+                    }
+                }
+            }
+        }
+    }
+    ways
+}
+
+/// Whether a protocol's publishers can send a header of their own.
+fn has_headers(publisher: Protocol) -> bool {
+    matches!(publisher, Protocol::Amqp | Protocol::Stomp)
+}
+
+fn manners(source: &Source, receiver: Receiver, mode: Mode) -> Vec<Manner> {
+    let is_mqtt = matches!(receiver, Receiver::Mqtt3 | Receiver::Mqtt5);
+    let mut manners = Vec::new();
+    match source {
+        Source::Queue(_) => {
+            if !matches!(receiver, Receiver::AmqpGet | Receiver::Coap) {
+                manners.push(Manner::Live(Asking::Exactly));
+            }
+            manners.push(Manner::Late(Asking::Exactly));
+            manners.push(Manner::HandOver);
+        }
+        Source::Address(_) if mode == Mode::Retain => {
+            if is_mqtt || receiver == Receiver::Coap {
+                manners.push(Manner::Late(Asking::Exactly));
+            }
+            if is_mqtt {
+                manners.push(Manner::Late(Asking::ByWildcard));
+            }
+            if !is_mqtt && receiver != Receiver::Coap {
+                manners.push(Manner::Late(Asking::WithLastValue));
+            }
+            if !is_mqtt && receiver != Receiver::AmqpConsume {
+                manners.push(Manner::Late(Asking::LastValueOnly));
+            }
+        }
+        Source::Address(address) => {
+            let is_plain = !address.starts_with('$');
+            if is_plain || receiver != Receiver::Coap {
+                manners.push(Manner::Live(Asking::Exactly));
+            }
+            if receiver != Receiver::Coap {
+                manners.push(Manner::Live(Asking::ByWildcard));
+                // Nothing is got from a group; one consumes.
+                if is_plain && receiver != Receiver::AmqpGet {
+                    manners.push(Manner::Live(Asking::InGroup));
+                    manners.push(Manner::HandOver);
+                }
+            }
+            if is_mqtt {
+                manners.extend([Manner::Resume, Manner::Window]);
+            }
+        }
+    }
+    manners
+}
+
+/// Every reason why nothing may arrive on a way, and when it begins to hold.
+fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
+    let Way { path, publisher, receiver, manner, .. } = way;
+    let (is_mqtt, was_mqtt) = (receiver.protocol() <= Protocol::Mqtt5, *publisher <= Protocol::Mqtt5);
+    let mut rows = Vec::new();
+    let waits = *manner != Manner::Window && !matches!(manner, Manner::Live(_));
+    let mut whenever = |denial| {
+        rows.push((denial, When::Always));
+        rows.push((denial, When::BeforePublish));
+        if waits {
+            rows.push((denial, When::AfterPublish));
+        }
+    };
+    if path.builder != Builder::Publisher {
+        // A queue keeps what an exchange leads to it under the address at which it came, and is judged by that alone.
+        let has_queue = matches!(receiver, Receiver::AmqpConsume | Receiver::AmqpGet | Receiver::Stomp)
+            && !matches!(manner, Manner::Live(Asking::InGroup) | Manner::HandOver);
+        let judged = if path.class == Class::Redirected && has_queue { 1 } else { path.judged.len() };
+        for at in 0..judged {
+            whenever(Denial::ReceiveAddress(at));
+        }
+        if matches!(&path.source, Source::Queue(name) if name.starts_with("$q/theirs")) {
+            whenever(Denial::TakeQueue);
+        }
+        if matches!(path.target, Target::Exchange(..)) {
+            whenever(Denial::ReadExchange);
+        }
+        whenever(Denial::OtherReceiver);
+        if !is_mqtt {
+            rows.push((Denial::ReceiverInTenant, When::Always));
+        }
+        if !was_mqtt {
+            rows.push((Denial::PublisherInTenant, When::Always));
+        }
+    }
+    if path.builder == Builder::Operator {
+        rows.push((Denial::PublishAddress, When::Always));
+        rows.push((Denial::PublishAddress, When::BeforePublish));
+    }
+    if path.builder == Builder::Publisher {
+        for at in 0..path.led.len() {
+            rows.push((Denial::PublishLed(at), When::Always));
+            rows.push((Denial::PublishLed(at), When::BeforePublish));
+        }
+    }
+    if path.builder != Builder::Receiver {
+        rows.push((Denial::OtherPublisher, When::Always));
+        rows.push((Denial::OtherPublisher, When::BeforePublish));
+    }
+    rows
+}
+
+fn all() -> Rules {
+    Rules::allow_all()
+}
+
+fn all_but(denied: Vec<Rule>) -> Rules {
+    Rules::new(denied, Otherwise::Allow).expect("filters")
+}
+
+/// Rights to everything of one's own, and to ask for what one likes, as with mosquitto.
+fn own() -> Rules {
+    let mut rules = vec![Rule::allow(Permission::Subscribe, "#")];
+    for place in ["begin", "middle", "end", "out"] {
+        for tree in ["$q", "$x"] {
+            rules.push(Rule::allow(Permissions::ALL, &format!("{tree}/mine-{place}")));
+            rules.push(Rule::allow(Permissions::ALL, &format!("{tree}/mine-{place}/#")));
+        }
+    }
+    Rules::new(rules, Otherwise::Deny).expect("filters")
+}
+
+/// The rights that a denial leaves to Eve.
+fn rights(path: &Path, denial: Denial) -> Rules {
+    match denial {
+        Denial::ReceiveAddress(at) => all_but(vec![Rule::deny(Permission::Receive, &path.judged[at])]),
+        Denial::TakeQueue => {
+            let Source::Queue(queue) = &path.source else { panic!("no queue") };
+            all_but(vec![Rule::deny(Permission::Take, queue)])
+        }
+        Denial::ReadExchange => {
+            let Target::Exchange(name, _) = &path.target else { panic!("no exchange") };
+            let deny = |pattern: String| Rule::deny(Permissions::READ, &pattern);
+            all_but(vec![deny(format!("$x/{name}")), deny(format!("$x/{name}/#"))])
+        }
+        Denial::OtherReceiver | Denial::OtherPublisher => own(),
+        Denial::ReceiverInTenant | Denial::PublisherInTenant => all(),
+        Denial::PublishAddress => all_but(vec![Rule::deny(Permission::Publish, &path.target.address())]),
+        // Who may declare a queue may also lead things to it.
+        Denial::PublishLed(at) if path.led[at].starts_with("$q/") => {
+            all_but(vec![Rule::deny(Permissions::ALL, &path.led[at])])
+        }
+        Denial::PublishLed(at) => all_but(vec![Rule::deny(Permission::Publish, &path.led[at])]),
+    }
+}
+
+/// Sends one message along a way. An error says what became of it instead of arriving.
+fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
+    let Way { path, publisher, mode, receiver: how, manner, shards } = *way;
+    let mut world = World::new(shards);
+    let at_queues = world.queue_shard();
+    let (publisher_at, receiver_at) = ((at_queues + 1) % world.shards(), (at_queues + 2) % world.shards());
+    let denial = denied.map(|(denial, _)| denial);
+    let is_about_publisher =
+        matches!(denial, Some(Denial::PublishAddress | Denial::PublishLed(_) | Denial::OtherPublisher))
+            || (denied.is_none() && path.builder == Builder::Publisher);
+    let (publishes, receives) = if is_about_publisher { (EVE, OPERATOR) } else { (OPERATOR, EVE) };
+    let (their_tenant, eves_tenant) = match denial {
+        Some(Denial::ReceiverInTenant) => ("", BLUE),
+        Some(Denial::PublisherInTenant) => (BLUE, ""),
+        _ => ("", ""),
+    };
+    let tenant_of = |user| if user == EVE { eves_tenant } else { their_tenant };
+
+    world.set_rights(OPERATOR, all());
+    world.set_rights(EVE, all());
+    let change = |world: &mut World, when| {
+        if let Some((denial, at)) = denied
+            && at == when
+        {
+            world.set_rights(EVE, rights(path, denial));
+        }
+    };
+    change(&mut world, When::Always);
+    let hello = |world: &World, protocol, user: &'static str, shard, stem: &str| Hello {
+        protocol,
+        user,
+        tenant: tenant_of(user),
+        shard,
+        mqtt: Mqtt { client_id: world.name_on(&format!("{user}-{stem}"), shard), is_clean: true, ..Mqtt::default() },
+    };
+
+    // The path is laid.
+    let tool = |world: &mut World, user| {
+        let hello = hello(world, Protocol::Amqp, user, at_queues, "tool");
+        world.connect(hello)
+    };
+    let operator = tool(&mut world, OPERATOR);
+    let builder = if path.builder == Builder::Operator { operator } else { tool(&mut world, EVE) };
+    for (place, step) in &path.steps {
+        let is_builders = *place == Place::Joint || path.builder.owns(*place);
+        lay(&mut world, if is_builders { builder } else { operator }, step);
+    }
+
+    // The receiver asks.
+    let source = match denial {
+        Some(Denial::PublisherInTenant) => in_full(&path.source),
+        _ => path.source.clone(),
+    };
+    let mut hello_of_receiver = hello(&world, how.protocol(), receives, receiver_at, "receiver");
+    if matches!(manner, Manner::Resume | Manner::Window) {
+        hello_of_receiver.mqtt.is_kept = true;
+        hello_of_receiver.mqtt.is_clean = how == Receiver::Mqtt5;
+    }
+    let receiver = world.connect(hello_of_receiver);
+    let asks_for = |world: &mut World, asking| {
+        world.ask(receiver, how, &source, asking);
+        if denial == Some(Denial::PublisherInTenant) {
+            world.ask(receiver, how, &path.source, asking);
+        }
+    };
+    let mut other: Option<Who> = None;
+    match manner {
+        Manner::Live(asking) => asks_for(&mut world, asking),
+        Manner::Late(_) => {}
+        Manner::HandOver => other = Some(holder(&mut world, operator, &path.source, receiver_at)),
+        Manner::Resume => {
+            asks_for(&mut world, Asking::Exactly);
+            world.lose(receiver);
+        }
+        Manner::Window => {
+            let Source::Address(filter) = &source else { panic!("no address") };
+            world.subscribe(receiver, filter, true);
+            world.stall(receiver);
+        }
+    }
+
+    // The message is published, and goes on.
+    change(&mut world, When::BeforePublish);
+    let hello = hello(&world, publisher, publishes, publisher_at, "publisher");
+    publish(&mut world, &path.target, mode, hello);
+    match path.push {
+        Push::Nothing => {}
+        Push::Wait => world.wait(Span::from_secs(2)),
+        Push::Fill => world.publish(operator, &path.target, "another", false),
+        Push::Reject => {
+            world.consume(operator, &path.pushed_from, false);
+            world.reject_all(operator);
+        }
+    }
+    change(&mut world, When::AfterPublish);
+    let mut asked = Asking::Exactly;
+    match manner {
+        Manner::Live(asking) => asked = asking,
+        Manner::Late(asking) => {
+            asks_for(&mut world, asking);
+            asked = asking;
+        }
+        Manner::HandOver => {
+            asked = Asking::InGroup;
+            asks_for(&mut world, asked);
+            let other = other.expect("it holds the message");
+            if denied.is_none() && !world.saw(other, BODY) {
+                return Err("nobody holds it".into());
+            }
+            world.lose(other);
+        }
+        Manner::Resume | Manner::Window => {
+            world.lose(receiver);
+            world.resume(receiver);
+        }
+    }
+    world.poll(receiver, how, &source, asked);
+    if denial == Some(Denial::PublisherInTenant) {
+        world.poll(receiver, how, &path.source, asked);
+    }
+    world.wait(Span::from_secs(5));
+    if world.saw(receiver, BODY) {
+        return Ok(());
+    }
+    Err(format!("{:?} {:?} {:?}", world.refusals(operator), world.refusals(builder), world.refusals(receiver)))
+}
+
+fn lay(world: &mut World, who: Who, step: &Step) {
+    match step {
+        Step::Queue(name, arguments) => world.declare(who, name, arguments),
+        Step::Exchange(name, kind, arguments) => world.declare_exchange(who, name, kind, arguments),
+        Step::Bind(exchange, queue, key, arguments) => world.bind(who, queue, exchange, key, arguments),
+        Step::BindExchange(from, to, key) => world.bind_exchange(who, from, to, key),
+    }
+}
+
+/// What another tenant has there, by its name in full.
+fn in_full(source: &Source) -> Source {
+    let full = |address: &str| match address.split_at_checked(2) {
+        Some((tree @ ("$q" | "$x"), rest)) => format!("{tree}@{BLUE}{rest}"),
+        _ => format!("$t@{BLUE}/{address}"),
+    };
+    match source {
+        Source::Address(address) => Source::Address(full(address)),
+        Source::Queue(address) => Source::Queue(full(address)),
+    }
+}
+
+/// Somebody of the operator's who gets the next message and does not settle it.
+fn holder(world: &mut World, operator: Who, source: &Source, shard: usize) -> Who {
+    match source {
+        Source::Queue(address) => {
+            let hello = world.hello_like(operator);
+            let other = world.connect(hello);
+            world.consume(other, address.strip_prefix("$q/").unwrap_or(address), false);
+            other
+        }
+        Source::Address(address) => {
+            let mqtt = Mqtt { client_id: world.name_on("holder", shard), is_clean: true, ..Mqtt::default() };
+            let hello = Hello { protocol: Protocol::Mqtt5, user: OPERATOR, tenant: "", shard, mqtt };
+            let other = world.connect(hello);
+            world.subscribe(other, &format!("$share/g/{address}"), true);
+            other
+        }
+    }
+}
+
+fn publish(world: &mut World, target: &Target, mode: Mode, mut hello: Hello) {
+    if mode == Mode::Will {
+        hello.mqtt.will = Some((target.address(), BODY.into(), false));
+        let who = world.connect(hello);
+        world.lose(who);
+    } else {
+        let who = world.connect(hello);
+        world.publish(who, target, BODY, mode == Mode::Retain);
+    }
+}
