@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::effects::{CloseReason, Effects};
 use crate::ids::SessionId;
 use crate::publish::Memo;
+use crate::queue::is_queue_address;
 use crate::session::Session;
 use std::sync::Arc;
 use thalweg_model::Time;
@@ -32,6 +33,7 @@ impl Kernel {
             self.renew_makers_of(&names, &access);
             self.access_epoch += 1;
             self.seats_away.has_changed(id);
+            self.seat_takers_again();
             self.watches.recheck = self.watches.count > 0;
         }
     }
@@ -60,6 +62,14 @@ impl Kernel {
         self.renew_makers(access);
         self.access_epoch += 1;
         self.seats_away.have_changed();
+        self.seat_takers_again();
         self.watches.recheck = self.watches.count > 0;
+    }
+
+    /// Groups that take from queues look again who may.
+    fn seat_takers_again(&mut self) {
+        for group in self.groups.iter_mut().flatten().filter(|group| is_queue_address(&group.filter)) {
+            group.seats_changed();
+        }
     }
 }

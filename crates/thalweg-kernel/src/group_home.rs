@@ -358,7 +358,8 @@ impl Kernel {
         self.member_access(id).is_some_and(|access| access.allows(Permission::Receive, address))
     }
 
-    fn member_access(&self, id: SessionId) -> Option<&Access> {
+    /// What a member, here or away, may do.
+    pub(crate) fn member_access(&self, id: SessionId) -> Option<&Access> {
         match self.aways.get(id) {
             Some(away) => (!away.is_gone).then_some(&away.access),
             None => self.sessions.get(id).map(|session| &session.access),

@@ -3,6 +3,7 @@
 //! A seat is a member with a link. Who comes back with a new link sits down anew, and nothing is known of it.
 
 use crate::Kernel;
+use crate::access::Permission;
 use crate::balance::{Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms};
 use crate::effects::Effects;
 use crate::given_back::is_among;
@@ -12,6 +13,7 @@ use crate::ids::{SessionId, Tag};
 use crate::kernel::Map;
 use crate::leavers::Leavers;
 use crate::ordered::Order;
+use crate::queue::is_queue_address;
 use crate::timers::TimerKind;
 use crate::work_terms::{SettlesWhen, WorkTerms};
 use thalweg_model::{Message, Reliability, Span, Time};
@@ -185,7 +187,14 @@ impl Kernel {
     fn seat_members(&mut self, index: u32, seats: &mut Seats, now: Time) {
         seats.stale = false;
         let Some(Some(group)) = self.groups.get(index as usize) else { return };
+        // Who may not take from a queue has no seat in a group that does, however long it has been a member.
+        let takes = is_queue_address(&group.filter);
+        let may_sit =
+            |id| !takes || self.member_access(id).is_some_and(|it| it.allows(Permission::Take, &group.filter));
         let opening = |member: &Member| {
+            if !may_sit(member.session) {
+                return None;
+            }
             if let Some(away) = self.aways.get(member.session) {
                 return away.opening();
             }

@@ -93,8 +93,6 @@ impl Way<'_> {
 
 /// What still lets something through: builder, class of the path and whether it ends in a queue, denial, when. It must.
 const NOT_YET: &[(Builder, Class, bool, &str, &[When])] = &[
-    (Builder::Operator, Class::Direct, true, "TakeQueue", &[When::BeforePublish]),
-    (Builder::Operator, Class::Dead, true, "TakeQueue", &[When::BeforePublish]),
     (Builder::Publisher, Class::Direct, true, "PublishLed(0)", &[When::BeforePublish]),
     (Builder::Publisher, Class::Dead, true, "PublishLed(0)", &[When::BeforePublish]),
     (Builder::Publisher, Class::Dead, false, "PublishLed(0)", &[When::BeforePublish]),
