@@ -401,7 +401,8 @@ impl Kernel {
     fn is_allowed(&self, binding: &Binding, address: &str) -> bool {
         let Some(access) = binding.made_by.access().filter(|access| !access.is_allow_all()) else { return true };
         let may_lead = || match &binding.to {
-            To::Queue(_) => true,
+            // An exclusive queue is led to by its owner alone.
+            To::Queue(at) => self.queue(*at).is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address)),
             To::Exchange(to) => access.allows(Permission::Publish, &self.address_at(address, to)),
         };
         access.allows(Permission::Subscribe, &binding.filter)
