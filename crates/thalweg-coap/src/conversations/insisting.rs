@@ -331,3 +331,58 @@ fn comes_soon(delivery: Delivery, bytes: usize, delay: [usize; 2]) {
         }
     }
 }
+
+/// How late each of 200 changes, four seconds apart, comes to an observer of every change that loses a quarter of all
+/// datagrams each way; in milliseconds, the soonest first.
+fn latenesses(transmission: &Transmission, seed: u64) -> Vec<u64> {
+    let server = ServerSettings { transmission: transmission.clone(), ..ServerSettings::default() };
+    let weather = Weather { lost: 0, doubled: 0, delay: [25, 30] };
+    let mut world = World::new(seed, weather, server, ClientSettings::default(), 1, Plant::new(1, Delivery::Insistent));
+    let options = [(option::URI_PATH, Value::Opaque(&[0]))];
+    let get = RequestOut { code: Code::GET, confirmable: true, options: &options, payload: &[], observe: true };
+    let observation = world.request(0, &get);
+    world.client(0, |client, _, _| client.keep_all(observation));
+    world.run_for(millis(4_000));
+    let _ = world.take_heard(0);
+    world.weather.lost = 25;
+    let (mut made, mut late) = (Vec::new(), Vec::new());
+    while late.len() < 200 && made.len() < 2_000 {
+        if made.len() < 200 {
+            let number = made.len() as u32;
+            world.serve(|app, server, now, out| {
+                app.changes(0, number.to_be_bytes().to_vec());
+                app.pump(0, server, now, out);
+            });
+        }
+        made.push(world.now);
+        for _ in 0..400 {
+            world.run_for(millis(10));
+            for news in world.take_heard(0) {
+                let Heard::Notification(_, _, body) = news else { continue };
+                let Ok(number) = body.try_into().map(u32::from_be_bytes) else { continue };
+                assert_eq!(number as usize, late.len(), "seed {seed}: each once, in order");
+                late.push(world.now.since(made[number as usize]).nanos() / 1_000_000);
+            }
+        }
+    }
+    late.sort_unstable();
+    late
+}
+
+/// One confirmable notification at a time, as RFC 7252 has it (NSTART 1): only the waits differ.
+#[test]
+fn an_observer_behind_a_lossy_link_is_not_late_by_minutes() {
+    let plain = Transmission::default();
+    let adaptive = Transmission { adaptive_least: Some(millis(100)), ..plain.clone() };
+    let of = |transmission: &Transmission| {
+        let runs: Vec<Vec<u64>> = (1..=10).map(|seed| latenesses(transmission, seed)).collect();
+        assert!(runs.iter().all(|run| run.len() == 200), "{:?}", runs.iter().map(Vec::len).collect::<Vec<_>>());
+        let mut all = runs.concat();
+        all.sort_unstable();
+        (all[all.len() / 2], all[all.len() - 1])
+    };
+    let ((slow, slowest), (quick, quickest)) = (of(&plain), of(&adaptive));
+    println!("median and worst lateness: {slow} and {slowest} ms, adaptive {quick} and {quickest} ms");
+    assert!(slow > 10_000, "{slow}");
+    assert!(quick < 1_000 && quickest < 120_000, "{quick} {quickest}");
+}

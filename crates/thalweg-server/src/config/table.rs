@@ -537,11 +537,11 @@ keys! {
     broker coap.max_retransmit: Count { min: 0, max: 20 }, default "4", Now;
         "How often a confirmable CoAP message is sent again. An observer that acknowledges none of them is forgotten. \
          This is MAX_RETRANSMIT.";
-    broker coap.adaptive_timeout: Flag, default "false", Now;
+    broker coap.adaptive_timeout: Flag, default "true", Now;
         "Whether the first wait follows the measured round trip to a peer, from 100 ms on, instead of being \
          `coap.ack_timeout`, which then is for peers of whom nothing is known. A message is sent again as often as fits \
          into the time that RFC 7252 gives it (45 s), each wait twice the one before. Where a quarter of all datagrams \
-         is lost, an observer hears of a change after 0.3 s on average, not after 4 s.";
+         is lost, an observer hears of a change after 0.3 s on average, not after 4 s. If not, waits are those of RFC 7252.";
     broker coap.nstart: Count { min: 1, max: 255 }, default "1", Now;
         "Confirmable CoAP messages on the way to one peer at once. Further ones wait. This is NSTART; RFC 7252 allows \
          more than 1 only with congestion control of another kind.";
