@@ -73,6 +73,12 @@ impl Peer {
         Self::new(server, settings, seed)
     }
 
+    /// As our client is: so many confirmable messages under way at once.
+    pub fn with_nstart(server: SocketAddr, nstart: u8) -> Self {
+        let transmission = Transmission { nstart, ..Transmission::default() };
+        Self::new(server, ClientSettings { transmission, ..ClientSettings::default() }, u64::from(nstart))
+    }
+
     fn new(server: SocketAddr, settings: ClientSettings, seed: u64) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a loopback address has free ports");
         Self {
@@ -99,6 +105,22 @@ impl Peer {
                 _ => {}
             }
         }
+    }
+
+    /// The answers to requests that are under way at once, in the order of the requests.
+    pub fn ask_all(&mut self, asks: &[Ask<'_>]) -> Vec<Answer> {
+        let ids: Vec<_> = asks.iter().map(|ask| self.send(ask, false).expect("there is room")).collect();
+        let mut answers: Vec<Option<Answer>> = vec![None; asks.len()];
+        while answers.contains(&None) {
+            let answered = self.turn(None);
+            assert_eq!(self.failed, [], "none is given up");
+            if let Some((id, answer)) = answered
+                && let Some(at) = ids.iter().position(|it| *it == id)
+            {
+                answers[at] = Some(answer);
+            }
+        }
+        answers.into_iter().flatten().collect()
     }
 
     /// Registers; the first notification is the answer.

@@ -5,11 +5,18 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::{Duration, Instant};
+
+use thalweg_client::Options;
+use thalweg_client::blocking::Client;
+use thalweg_coap::Code;
 
 use super::command_line::{self, Subscriber};
 use super::puppet::{Message, PATIENCE};
+use super::relay::Distance;
 use super::speaker::broker;
-use crate::broker::Broker;
+use crate::broker::{Broker, free_port};
+use crate::coap_peer::{Ask, Peer};
 
 /// The build with DTLS; Debian has one for each library of it.
 const TOOL: &str = "coap-client-openssl";
@@ -208,9 +215,9 @@ fn tshark_decodes_all_of_it_without_a_warning() {
     ask(&["-m", "get", &uri("coap", &broker, "/ps/data/seen/nothing")]);
     ask(&["-m", "put", "-r", "-e", "x", &uri("coap+tcp", &broker, "/ps/data/seen/by/tshark")]);
     // The capture is written in blocks: wait until the last conversation is in it.
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while capture.ask("coap && tcp").len() < 4 && std::time::Instant::now() < deadline {
-        thread::sleep(std::time::Duration::from_millis(200));
+    let deadline = Instant::now() + PATIENCE;
+    while capture.ask("coap && tcp").len() < 4 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(200));
     }
     let messages = capture.ask("coap");
     assert!(messages.len() >= 20, "{messages:#?}");
@@ -239,4 +246,93 @@ fn messages_of_the_tool_are_those_of_others() {
     let subscriber = Subscriber::start(&broker, &["-V", "mqttv5", "-q", "1", "-t", "#"]);
     ask(&["-m", "put", "-e", "x", &uri("coap", &broker, "/ps/data/with%20space/%C3%BC")]);
     assert_eq!(subscriber.receive(), Message::new("with space/ü", "x", 1));
+}
+
+/// Blocks, observations and requests in parallel where each answer takes 50 ms: on loopback nothing ever overlaps.
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn coap_client_works_over_a_network_with_delay() {
+    let dtls = free_port();
+    let options = Broker::with()
+        .queues()
+        .coap()
+        .file("keys", "writer:\"correct horse\"\n")
+        .set("listeners.far.kind", "coap")
+        .set("listeners.far.bind", &dtls.to_string())
+        .set("listeners.far.transport", "dtls")
+        .set("listeners.far.tls.psk_file", "{folder}/keys")
+        .set("listeners.far.tls.psk_bytes_min", "1");
+    let Some(broker) = options.start_for_queues() else { return };
+    let one_way = Duration::from_millis(25);
+    let plain = format!("coap://{}", Distance::to(broker.coap(), one_way).address());
+    let secure = format!("coaps://{}", Distance::to(dtls, one_way).address());
+    let large: String = (0..3000).map(|number: u32| char::from(b'a' + (number % 26) as u8)).collect();
+    let file = broker.folder().join("large");
+    std::fs::write(&file, &large).expect("the test's folder is writable");
+    let file = file.display().to_string();
+    for (base, keys) in [(&plain, &[][..]), (&secure, &["-u", "writer", "-k", "correct horse"])] {
+        let ask_for = |more: &[&str], path: &str| {
+            let place = format!("{base}{path}");
+            text(&ask(&[keys, more, &[place.as_str()]].concat()))
+        };
+        // Ten at once, three blocks each, and all are there.
+        thread::scope(|scope| {
+            for number in 0..10 {
+                let (ask_for, file) = (&ask_for, file.as_str());
+                scope.spawn(move || {
+                    let path = format!("/ps/data/far/{number}");
+                    assert_eq!(ask_for(&["-m", "put", "-b", "1024", "-f", file], &path), "", "{base}{path}");
+                });
+            }
+        });
+        for number in 0..10 {
+            assert_eq!(ask_for(&["-m", "get"], &format!("/ps/data/far/{number}")), large, "{base} {number}");
+        }
+        let place = format!("{base}/ps/data/far/light");
+        ask_for(&["-m", "put", "-e", "off"], "/ps/data/far/light");
+        let observer = Observer::start(&[keys, &[place.as_str()]].concat());
+        assert_eq!(observer.receive(), "off", "{base}");
+        for value in ["on", "dimmed", "off again"] {
+            command_line::publish(&broker, &["-q", "1", "-t", "far/light", "-m", value]);
+            assert_eq!(observer.receive(), value, "{base}");
+        }
+        drop(observer);
+        ask_for(&["-m", "delete"], "/ps/data/far/light");
+    }
+}
+
+/// The same from one peer: sixteen bodies of three blocks under way at once, by the machine of our client.
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn bodies_of_one_peer_in_parallel_arrive_over_a_network_with_delay() {
+    let Some(broker) = broker() else { return };
+    let mut peer = Peer::with_nstart(Distance::to(broker.coap(), Duration::from_millis(25)).address(), 16);
+    let large = vec![b'x'; 3000];
+    let paths: Vec<String> = (0..16).map(|number| number.to_string()).collect();
+    let asks: Vec<[&str; 4]> = paths.iter().map(|path| ["ps", "data", "parallel", path.as_str()]).collect();
+    let asks: Vec<Ask<'_>> = asks.iter().map(|path| Ask::of(Code::PUT, path, &large)).collect();
+    let answers = peer.ask_all(&asks);
+    assert!(answers.iter().all(|answer| answer.code.is_success()), "{answers:?}");
+}
+
+/// Bodies of two blocks by our own client, 25 ms each way: 20 of each topic, one after the other for their order, each two
+/// round trips, so 2 s at the least. How long it takes is told and not judged: this machine may be busy.
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn two_hundred_bodies_of_our_client_arrive_over_a_network_with_delay() {
+    let Some(broker) = broker() else { return };
+    let one_way = Duration::from_millis(25);
+    let mqtt = format!("mqtt://{}", Distance::of_streams_to(broker.mqtt(), one_way).address());
+    let coap = format!("coap://{}", Distance::to(broker.coap(), one_way).address());
+    let took = [mqtt, coap].map(|url| {
+        let client = Client::builder().broker(&url).expect("a URL").connect_blocking().expect("it starts");
+        let began = Instant::now();
+        for number in 0..200 {
+            let topic = format!("bodies/{}", number % 10);
+            client.give(&[b'x'; 2000], "", &topic, &Options::default()).expect("there is room");
+        }
+        client.flush(PATIENCE).expect("all are acknowledged");
+        began.elapsed()
+    });
+    println!("200 bodies of 2,000 B on 10 topics over 25 ms each way: MQTT {:.0?}, CoAP {:.0?}", took[0], took[1]);
 }

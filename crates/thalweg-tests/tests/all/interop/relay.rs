@@ -1,11 +1,13 @@
-//! A loopback relay between a client and the broker that can be cut: an ungraceful disconnect for any client library.
+//! Loopback relays between clients and the broker: one that can be cut, an ungraceful disconnect for any client library; and
+//! one that carries datagrams and takes its time.
 
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Accepts connections on a port of its own and carries their bytes to the broker until it is cut or dropped.
 #[derive(Debug)]
@@ -71,4 +73,107 @@ fn carry(from: &TcpStream, to: &TcpStream) -> thread::JoinHandle<()> {
         let _ = io::copy(&mut from, &mut to);
         let _ = to.shutdown(Shutdown::Write);
     })
+}
+
+/// A datagram on its way: when it arrives, by which socket, and to whom; nobody if the socket is connected.
+type Flight = (Instant, Arc<UdpSocket>, Option<SocketAddr>, Vec<u8>);
+
+/// Carries datagrams between clients and a server, each so much later, in the order in which they came; each client is a
+/// peer of its own to the server. Its threads live as long as the test's process.
+#[derive(Debug)]
+pub struct Distance {
+    address: SocketAddr,
+}
+
+impl Distance {
+    pub fn to(server: SocketAddr, one_way: Duration) -> Self {
+        let front = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port"));
+        let address = front.local_addr().expect("a bound socket has an address");
+        // The delay is the same for all, so the first that came is the first to arrive.
+        let (queue, flights) = channel::<Flight>();
+        thread::spawn(move || {
+            for (at, socket, to, bytes) in flights {
+                thread::sleep(at.saturating_duration_since(Instant::now()));
+                // A peer that has gone is none of ours.
+                let _ = match to {
+                    Some(to) => socket.send_to(&bytes, to),
+                    None => socket.send(&bytes),
+                };
+            }
+        });
+        thread::spawn(move || {
+            let (mut peers, mut datagram) = (HashMap::new(), [0; 65_536]);
+            while let Ok((length, from)) = front.recv_from(&mut datagram) {
+                let peer = peers.entry(from).or_insert_with(|| behind(server, &front, from, one_way, &queue));
+                let flight = (Instant::now() + one_way, Arc::clone(peer), None, datagram[..length].to_vec());
+                let _ = queue.send(flight);
+            }
+        });
+        Self { address }
+    }
+
+    /// The same for connections; a write of one side reaches the other so much later.
+    pub fn of_streams_to(server: SocketAddr, one_way: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(server) else { return };
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                carry_late(&client, &server, one_way);
+                carry_late(&server, &client, one_way);
+            }
+        });
+        Self { address }
+    }
+
+    /// Where clients send to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn carry_late(from: &TcpStream, to: &TcpStream, one_way: Duration) {
+    let (mut from, mut to) = (from.try_clone().expect("a handle"), to.try_clone().expect("a handle"));
+    let (queue, flights) = channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        let mut bytes = [0; 65_536];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            let _ = queue.send((Instant::now() + one_way, bytes[..length].to_vec()));
+        }
+    });
+    thread::spawn(move || {
+        for (at, bytes) in flights {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+/// A socket towards the server for one client; what comes back by it goes to that client.
+fn behind(
+    server: SocketAddr,
+    front: &Arc<UdpSocket>,
+    client: SocketAddr,
+    one_way: Duration,
+    queue: &Sender<Flight>,
+) -> Arc<UdpSocket> {
+    let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port"));
+    socket.connect(server).expect("loopback is reachable");
+    let (inbound, front, queue) = (Arc::clone(&socket), Arc::clone(front), queue.clone());
+    thread::spawn(move || {
+        let mut datagram = [0; 65_536];
+        loop {
+            // A refusal by ICMP while the server starts is no end.
+            let Ok(length) = inbound.recv(&mut datagram) else { continue };
+            let flight = (Instant::now() + one_way, Arc::clone(&front), Some(client), datagram[..length].to_vec());
+            if queue.send(flight).is_err() {
+                return;
+            }
+        }
+    });
+    socket
 }
