@@ -410,13 +410,17 @@ impl Shard {
             self.links.work(self.now, &mut self.kernel);
             self.carry_out();
         }
-        while self.links.has_dirty() {
+        loop {
+            // Once at least: what is written down asks for a flush, too, and may have made no output.
             let mut dirty = std::mem::take(&mut self.dirty);
             self.links.take_dirty(&mut dirty);
             for &id in &dirty {
                 self.flush(id);
             }
             self.dirty = dirty;
+            if !self.links.has_dirty() {
+                return;
+            }
         }
     }
 
@@ -425,7 +429,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return self.flush_port(id) };
         let Some(link) = self.links.get_mut(id) else { return };
         if connection.blocked {
-            return;
+            return self.count_buffers(id);
         }
         let writes_before = self.counts.writes;
         let sampled = self.counts.writes.is_multiple_of(SAMPLE_EVERY);

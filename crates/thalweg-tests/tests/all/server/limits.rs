@@ -35,6 +35,17 @@ fn subscriptions_and_client_ids_have_their_limits() {
     assert_eq!(home.talker().connect(&Connect::new(V311, "123456789012345678901234")).code, 2);
 }
 
+/// A batch of the journal that is large asks for a flush; that nothing was written to anybody must not stop the shard.
+#[test]
+fn large_retained_messages_that_nobody_reads_do_not_stop_their_shard() {
+    let home = Home::new(&["shards=1"]);
+    let mut talker = home.client("a");
+    let retained = |topic: &str, bytes| Publish::new(topic, "x".repeat(bytes)).retain().bytes(V5);
+    talker.send_raw(&[retained("large", 5 << 20), retained("small", 10), retained("small", 10)].concat());
+    assert_eq!(talker.until_pong().len(), 0);
+    assert_eq!(home.client("b").publish("other", "", 1), 0x10);
+}
+
 /// Whatever the length of a CONNECT, a client id has one home: there is no length at which it goes elsewhere.
 #[test]
 fn a_connect_is_refused_above_its_limit_and_takes_over_below_it() {
