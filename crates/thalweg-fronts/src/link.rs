@@ -662,8 +662,9 @@ impl Effects for Links {
             return Sent::Gone;
         }
         // Who asks for one is answered: "there is none" would not be true. Nothing is read above the greater limit.
-        let high = if handover.consumer == 0 { limits.output_max } else { limits.output_high };
-        if link.waiting() > high || self.unflushed > self.unflushed_most {
+        let is_asked_for = handover.consumer == 0;
+        let high = if is_asked_for { limits.output_max } else { limits.output_high };
+        if link.waiting() > high || (self.unflushed > self.unflushed_most && !is_asked_for) {
             self.congested.push(id);
             return Sent::Full;
         }
@@ -840,7 +841,8 @@ impl Links {
             Front::Mqtt(front) => front,
             _ => return self.deliver_to_desk(id, delivery),
         };
-        if self.unflushed > self.unflushed_most {
+        // Repeats leave whatever there is: the window bounds them.
+        if self.unflushed > self.unflushed_most && !delivery.redelivered {
             self.congested.push(id);
             return Sent::Full;
         }

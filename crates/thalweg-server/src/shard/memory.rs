@@ -51,7 +51,10 @@ impl Shard {
         let buffered = self.connections.buffered();
         own.buffers.store(buffered, Ordering::Relaxed);
         self.buffered_elsewhere = self.shards.iter().map(|shard| shard.held.buffers()).sum::<usize>() - buffered;
-        let room = self.settings.buffers_max.saturating_sub(buffered + self.buffered_elsewhere);
+        // A quarter beyond the share, so that it is passed and the largest are closed: within it, those who do not read could
+        // keep all room for themselves, and others were refused copies for ever.
+        let most = self.settings.buffers_max.saturating_add(self.settings.buffers_max / 4);
+        let room = most.saturating_sub(buffered + self.buffered_elsewhere);
         self.links.set_unflushed_max(room);
         let held = self.shards.iter().map(Mailbox::bytes_held).sum();
         let beside: usize = self.shards.iter().map(|shard| shard.held.beside()).sum();
