@@ -108,6 +108,10 @@ impl Vault {
                 loaded.verdict(request, user, loaded.verify(&self.secret, user, password, moment.instant))
             }
         };
+        // A hash takes its time: what a reload has changed meanwhile counts.
+        if !Arc::ptr_eq(&loaded, &self.loaded()) {
+            return self.check_at(request, moment);
+        }
         loaded.bind(request, verdict)
     }
 
