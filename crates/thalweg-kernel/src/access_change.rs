@@ -66,10 +66,11 @@ impl Kernel {
         self.watches.recheck = self.watches.count > 0;
     }
 
-    /// Groups that take from queues look again who may.
+    /// Groups that take from queues look again who may, and their queues whom they can give to.
     fn seat_takers_again(&mut self) {
         for group in self.groups.iter_mut().flatten().filter(|group| is_queue_address(&group.filter)) {
             group.seats_changed();
+            self.queues_to_pump.extend(group.feed.map(|(queue, _)| queue));
         }
     }
 }

@@ -133,6 +133,7 @@ impl Kernel {
     pub fn has_work(&self) -> bool {
         !self.backlog.is_empty()
             || !self.dead_letters.is_empty()
+            || !self.queues_to_pump.is_empty()
             || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
             || !self.overflowed.is_empty()
             || !self.lists_here.is_empty()
@@ -149,7 +150,7 @@ impl Kernel {
         for id in std::mem::take(&mut self.backlog) {
             self.run_scans(id, now, fx);
         }
-        if !self.dead_letters.is_empty() || !self.dead_letters_kept.is_empty() {
+        if self.has_queue_work() || !self.dead_letters_kept.is_empty() {
             self.puts_burial_off = self.journal_behind;
             self.after_queues(now, fx);
         }
