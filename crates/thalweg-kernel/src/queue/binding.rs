@@ -159,7 +159,10 @@ impl Kernel {
         if !access.allows(Permission::Subscribe, filter) {
             return false;
         }
-        let To::Exchange(target) = to else { return true };
+        let target = match to {
+            To::Queue(at) => return self.may_lead_to_queue(access, *at),
+            To::Exchange(target) => target,
+        };
         let has_wildcard = key.split('.').any(|word| matches!(word, "*" | "#"));
         let is_any = match kind {
             ExchangeKind::Direct => false,
@@ -167,6 +170,11 @@ impl Kernel {
             ExchangeKind::Fanout | ExchangeKind::Headers => true,
         };
         self.may_publish_in(access, target, (!is_any).then_some(key))
+    }
+
+    /// An exclusive queue is led to by its owner alone, as was asked when the binding was made.
+    fn may_lead_to_queue(&self, access: &Access, index: u32) -> bool {
+        self.queue(index).is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address))
     }
 
     /// Somebody binds again what is bound. Whoever of both may bring more by it is its maker from now on, so that what has
@@ -401,8 +409,7 @@ impl Kernel {
     fn is_allowed(&self, binding: &Binding, address: &str) -> bool {
         let Some(access) = binding.made_by.access().filter(|access| !access.is_allow_all()) else { return true };
         let may_lead = || match &binding.to {
-            // An exclusive queue is led to by its owner alone.
-            To::Queue(at) => self.queue(*at).is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address)),
+            To::Queue(at) => self.may_lead_to_queue(access, *at),
             To::Exchange(to) => access.allows(Permission::Publish, &self.address_at(address, to)),
         };
         access.allows(Permission::Subscribe, &binding.filter)

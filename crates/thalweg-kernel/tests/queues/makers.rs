@@ -252,6 +252,17 @@ fn who_may_makes_again_what_its_maker_may_not_any_more() {
 }
 
 #[test]
+fn a_binding_to_a_queue_that_its_maker_may_not_bind_any_more_is_taken_over() {
+    let mut world = World::new();
+    lay(&mut world, Made::Binding);
+    world.renew(|client, _| unless_maker(client, &[Rule::deny(Permissions::ALL, "$q/end")]));
+    assert_eq!(comes(&mut world), [""; 0]);
+    let other = world.connect("other");
+    make_again(&mut world, Made::Binding, other);
+    assert_eq!(comes(&mut world), BOTH);
+}
+
+#[test]
 fn new_credentials_hold_for_what_was_made_before() {
     let mut world = World::new();
     let (admin, maker) = (world.connect("admin"), world.connect("maker"));
