@@ -46,8 +46,8 @@ impl Kernel {
             let mut seen = route.onward().conditional.iter().map(|(_, address)| address.to_string()).collect();
             self.compare_all(route, properties, &mut queues, &mut redirected, &mut seen, DEPTH_MAX);
             // The route itself leads to these already.
-            let known = &route.onward().redirects;
-            redirected.retain(|to| to != message.address() && !known.iter().any(|known| **known == **to));
+            let known = route.onward().redirects.iter().chain(&route.onward().also);
+            redirected.retain(|to| to != message.address() && !known.clone().any(|known| **known == **to));
         }
         let mut queued = Queued { wanted: !queues.is_empty(), refused: false };
         for queue in queues {
