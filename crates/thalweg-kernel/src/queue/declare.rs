@@ -154,6 +154,7 @@ impl Kernel {
             order_last: 0,
             delivered_to: 0,
             delivered_ahead: 0,
+            left: 0,
             expiry_timer: Time::NEVER,
             used: now,
             came: 0,

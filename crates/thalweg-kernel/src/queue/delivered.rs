@@ -2,9 +2,9 @@
 //!
 //! A message that is handed over as it comes is written down as delivered. Of those that waited, the queue's own record
 //! names the highest serial that may have left; it is raised ahead of what leaves, further each time, so that a long queue
-//! costs a record in a thousand messages. When nobody takes from the queue any more, it is set back to what did leave: so
-//! it is exact after an orderly end, and after a crash it covers at most as many again as were delivered, and no more than
-//! [`AHEAD_MAX`].
+//! costs a record in a thousand messages. When the last consumer leaves, or a message returns to a queue without one, it is
+//! set back to what did leave. So it is exact after consumers have gone in good order; otherwise it covers at most as many
+//! again as were delivered, and no more than [`AHEAD_MAX`].
 
 use super::{Item, Queue};
 use crate::Kernel;
@@ -21,7 +21,9 @@ impl Kernel {
     /// may have been delivered from now on.
     #[inline]
     pub(super) fn note_delivery<E: Effects>(&mut self, index: u32, serial: u64, to: Option<SessionId>, fx: &mut E) {
-        if self.queue(index).is_some_and(|queue| queue.durable && serial > queue.delivered_to) {
+        let Some(queue) = self.queue_mut(index).filter(|queue| queue.durable) else { return };
+        queue.left = queue.left.max(serial);
+        if serial > queue.delivered_to {
             self.raise_delivered(index, serial, to, fx);
         }
     }
@@ -45,16 +47,14 @@ impl Kernel {
     pub(super) fn settle_deliveries<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(queue) = self.queue(index) else { return };
         let is_taken_from = queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();
-        if queue.delivered_to == 0 || is_taken_from {
+        // Nothing was raised since the last time; or what was given up is not where it goes yet, and may wait here again.
+        if queue.delivered_ahead == 0 || is_taken_from || !self.dead_letters_kept.is_empty() {
             return;
         }
         let (delivered, first_of_others) = queue.delivered();
         let last = delivered.iter().copied().max().unwrap_or(0);
         let is_exact = last < first_of_others;
         let (number, to) = (queue.number, if is_exact { last } else { 0 });
-        if to == queue.delivered_to {
-            return;
-        }
         if !is_exact {
             // Not in their order: by priority, or past what a consumer may not have.
             for serial in delivered {
@@ -64,16 +64,16 @@ impl Kernel {
             }
         }
         if let Some(queue) = self.queue_mut(index) {
-            (queue.delivered_to, queue.delivered_ahead) = (to, 0);
+            (queue.delivered_to, queue.delivered_ahead, queue.left) = (to, 0, last);
         }
         self.persist_queue(index, Safety::Lazy, fx);
     }
 }
 
 impl Queue {
-    /// The serials up to `delivered_to` of those that wait and were delivered, and the first of those that were not.
+    /// The serials of those that wait and were delivered, and the first of those that were not, as far as any has left.
     fn delivered(&self) -> (Vec<u64>, u64) {
-        let (to, mut delivered, mut first_of_others) = (self.delivered_to, Vec::new(), u64::MAX);
+        let (to, mut delivered, mut first_of_others) = (self.left, Vec::new(), u64::MAX);
         let in_memory = |item: &&Item| item.deliveries > 0 || item.serial <= to;
         let in_memory = self.lanes.iter().flat_map(|lane| lane.iter().take_while(in_memory));
         let on_disk = self.depth.iter().flat_map(|depth| depth.entries()).take_while(|(serial, _)| *serial <= to);

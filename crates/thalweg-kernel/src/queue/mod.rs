@@ -91,9 +91,11 @@ pub(crate) struct Queue {
     bindings: BTreeSet<u32>,
     /// Rises with each message.
     order_last: i64,
-    /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, and how far it is raised ahead.
+    /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, how far it is raised ahead, and the
+    /// highest of those that waited and left.
     delivered_to: u64,
     delivered_ahead: u64,
+    left: u64,
     /// The earliest time a timer is set for.
     expiry_timer: Time,
     /// When somebody last did something with it.

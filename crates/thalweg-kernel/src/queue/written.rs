@@ -202,6 +202,7 @@ impl Kernel {
         let serial_last = self.serial_last;
         if let Some(queue) = self.queue_mut(index).filter(|_| delivered_to > 0) {
             queue.delivered_to = delivered_to.min(serial_last);
+            queue.left = queue.delivered_to;
             self.persist_queue(index, Safety::Lazy, fx);
         }
         let waiting = match self.restore_deep(index, flagged(stored.waiting, delivered_to)) {
