@@ -26,7 +26,7 @@ fn libcoap_publishes_and_reads_over_tcp_what_others_read_over_udp() {
     let by_udp = |path: &str| ask("coap-client-notls", &["-m", "get"], &format!("coap://{}{path}", broker.coap()));
     assert_eq!(by_udp("/ps/data/room/a"), "21.5");
     assert_eq!(plain(&broker, &["-m", "delete"], "/ps/data/room/a"), "");
-    assert_eq!(plain(&broker, &["-m", "get"], "/ps/data/room/a"), "4.04");
+    assert!(plain(&broker, &["-m", "get"], "/ps/data/room/a").starts_with("4.04 "));
     assert!(plain(&broker, &["-m", "get"], "/.well-known/core").contains("</ps>;rt=\"core.ps core.ps.coll\""));
 }
 
@@ -58,8 +58,8 @@ fn long_texts_go_whole_and_in_blocks_and_not_beyond_the_limit() {
         assert!(fs::read_to_string(path("back")).is_ok_and(|back| back == text), "{name}");
     }
     fs::write(path("huge"), text.repeat(3)).expect("the test's folder is writable");
-    assert_eq!(plain(&broker, &["-m", "put", "-f", &path("huge")], "/ps/data/huge"), "4.13");
-    assert_eq!(plain(&broker, &["-m", "get"], "/ps/data/huge"), "4.04");
+    assert!(plain(&broker, &["-m", "put", "-f", &path("huge")], "/ps/data/huge").starts_with("4.13 "));
+    assert!(plain(&broker, &["-m", "get"], "/ps/data/huge").starts_with("4.04 "));
 }
 
 #[test]
