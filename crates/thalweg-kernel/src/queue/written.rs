@@ -198,11 +198,13 @@ impl Kernel {
         let index = self.add_queue(&address, number, true, auto_delete, None, limits, now, fx);
         self.set_queues_maker(index, made_by.compile(access));
         self.ledger.restored += stored.waiting.len() as u64;
-        // What comes from now on has not been delivered.
+        // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
+        // it stays as it is until nobody takes any more.
         let serial_last = self.serial_last;
         if let Some(queue) = self.queue_mut(index).filter(|_| delivered_to > 0) {
-            queue.delivered_to = delivered_to.min(serial_last);
-            queue.left = queue.delivered_to;
+            queue.left = delivered_to.min(serial_last);
+            let is_all = delivered_to == u64::MAX;
+            (queue.delivered_to, queue.delivered_ahead) = if is_all { (delivered_to, 1) } else { (queue.left, 0) };
             self.persist_queue(index, Safety::Lazy, fx);
         }
         let waiting = match self.restore_deep(index, flagged(stored.waiting, delivered_to)) {
