@@ -85,6 +85,8 @@ struct Stream {
     name: String,
     queues: Vec<usize>,
     sent: Vec<Sent>,
+    /// Its publisher's requests are datagrams: one that was given up may be taken after later ones of another socket.
+    by_datagrams: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -231,8 +233,17 @@ impl Book {
     }
 
     pub fn stream(&mut self, name: &str, queues: &[usize]) -> usize {
-        self.streams.push(Stream { name: name.to_owned(), queues: queues.to_vec(), sent: Vec::new() });
+        self.streams.push(Stream {
+            name: name.to_owned(),
+            queues: queues.to_vec(),
+            sent: Vec::new(),
+            by_datagrams: false,
+        });
         self.streams.len() - 1
+    }
+
+    pub fn by_datagrams(&mut self, stream: usize) {
+        self.streams[stream].by_datagrams = true;
     }
 
     pub fn connected(&mut self, life: u32) -> Tie {
@@ -356,7 +367,7 @@ impl Book {
         let highest = self.highest.entry((tie.connection, queue, mark.stream)).or_default();
         // What comes again comes when its holder has given it up: only what is new has an order with everything. Dead
         // letters are in the order in which they died.
-        if mark.number <= *highest && !redelivered && !derived {
+        if mark.number <= *highest && !redelivered && !derived && !self.streams[mark.stream].by_datagrams {
             wrong
                 .push((Wrong::Order, format!("{about}: came after number {highest} on connection {}", tie.connection)));
         }

@@ -126,6 +126,7 @@ fn detours(book: &mut Book) -> Cast {
         casting.route("coap", "q", "nothing", &[given_up.0]),
         casting.route("coap", "q", "hasty", &[late.0]),
     ];
+    routes.iter().for_each(|route| casting.book.by_datagrams(route.stream));
     casting.publisher("coap", publishers::confirmable, routes);
     for who in ["will-1", "will-2"] {
         let routes = vec![
