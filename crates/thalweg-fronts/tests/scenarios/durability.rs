@@ -679,6 +679,24 @@ fn what_a_member_took_over_from_its_group_comes_again_under_the_terms_of_its_sub
     }
 }
 
+/// A repeat that found no room would count as sent and come at the next reconnect only.
+#[test]
+fn what_was_in_flight_is_repeated_whatever_the_room_for_output() {
+    let mut world = world(1);
+    let (first, _) = world.connect_with("s", &staying());
+    world.subscribe(first, "t", QoS::AtLeastOnce);
+    world.answer(first, false);
+    let publisher = world.connect("p");
+    world.publish(publisher, "t", "m", QoS::AtLeastOnce);
+    world.lose(first);
+    world.net.shards[0].links.set_unflushed_max(0);
+    let back = back(&mut world, "s");
+    let got = world.messages(back);
+    assert_eq!(payloads(&got), ["m"]);
+    assert!(got[0].dup);
+    assert_books_balance(&world);
+}
+
 #[test]
 fn what_a_member_had_not_settled_stays_the_groups_although_there_are_more_or_fewer_shards() {
     for (before, after) in [(2, 1), (1, 3), (3, 2)] {

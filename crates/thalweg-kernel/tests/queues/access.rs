@@ -2,7 +2,7 @@
 
 use crate::world::{Taking, Terms, Who, World, exchange_spec, firm, q, x};
 use thalweg_kernel::access::Permission::{Configure, Publish, Receive, Subscribe};
-use thalweg_kernel::access::{Otherwise, Permissions, Rule, Rules};
+use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_kernel::{DropReason, ExchangeKind, ExchangeSpec, Outcome, QueueSpec, Refusal, Subscribed};
 use thalweg_model::{Reliability, Span};
 
@@ -237,4 +237,22 @@ fn rights_that_were_taken_away_stop_messages() {
     world.run(0, |kernel, _, _| kernel.set_access(client.session, nothing));
     world.publish(admin, firm(&q("q"), "2"));
     assert_eq!(world.texts(client), ["m"]);
+}
+
+#[test]
+fn a_member_that_may_take_again_gets_what_waits() {
+    let mut world = World::new();
+    let admin = world.connect("admin");
+    world.queue(admin, "q", &Terms::durable());
+    let member = world.connect("member");
+    world.subscribe(member, &q("q"), Some("g"), Reliability::AtLeastOnce);
+    world.renew(|client, _| {
+        let rules = if client == "member" { vec![Rule::deny(Permission::Take, "$q/q")] } else { Vec::new() };
+        Rules::new(rules, Otherwise::Allow).expect("legal").compile(client, None)
+    });
+    world.put(admin, "q", "m");
+    assert_eq!(world.texts(member), [""; 0]);
+    world.renew(|_, _| Access::ALL);
+    world.run(0, |kernel, out, now| kernel.work(now, out));
+    assert_eq!(world.texts(member), ["m"]);
 }

@@ -27,6 +27,17 @@ impl Disk {
         message_at(bytes.get(offset..offset + len as usize)?).ok()
     }
 
+    /// How many frames there are.
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The process is killed before more than the first `frames` are written.
+    pub fn cut(&mut self, frames: usize) {
+        self.frames.truncate(frames);
+        self.state = self.fold();
+    }
+
     /// The state anew, as a new process folds it, from a checkpoint as well as from the records.
     pub fn fold(&self) -> State {
         let mut state = State::default();

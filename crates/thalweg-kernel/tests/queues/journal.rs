@@ -178,6 +178,26 @@ fn flags_are_exact_where_messages_do_not_leave_in_their_order() {
     assert!(flags(&mut world, "q").iter().all(|(_, flagged)| *flagged), "all have been delivered now");
 }
 
+/// Who takes apart is not made to wait for the mark of its queue, so the mark of the life before must do.
+#[test]
+fn what_was_taken_apart_just_before_a_kill_comes_flagged() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.queue(client, "q", &Terms::durable());
+    world.put(client, "q", "0");
+    assert!(world.take_apart(client, "q").expect("it may").is_some());
+    world.restart();
+    let client = world.connect("c");
+    world.put(client, "q", "1");
+    let before = world.disk.frames();
+    for _ in 0..2 {
+        assert!(world.take_apart(client, "q").expect("it may").is_some());
+    }
+    world.disk.cut(before);
+    world.restart();
+    assert_eq!(flags(&mut world, "q"), expected(0..2, &[0, 1]));
+}
+
 #[test]
 fn a_publish_is_held_back_until_it_is_written_down() {
     let mut world = World::new();

@@ -190,6 +190,23 @@ fn an_address_to_which_a_message_was_published_as_well_is_judged_alone() {
 }
 
 #[test]
+fn an_address_to_which_a_message_was_published_as_well_and_is_led_gets_one_copy() {
+    let mut world = World::new();
+    let (admin, reader) = (world.connect("admin"), world.connect("reader"));
+    world.exchange(admin, "compares", ExchangeKind::Headers);
+    world.exchange(admin, "back", ExchangeKind::Fanout);
+    world.lead(admin, "compares", "back", "", &[text("k", "v")]).expect("it may");
+    world.lead(admin, "back", "compares", "", &[]).expect("it may");
+    let [first, second] = ["first", "second"].map(|key| format!("{}/{key}", x("compares")));
+    world.subscribe(reader, &second, None, Reliability::ExactlyOnce);
+    let properties = headers(&[("k", "v")]);
+    let draft = Draft { properties: Some(&properties), ..firm(&first, "m") };
+    let others = [second.clone()];
+    world.run(0, |kernel, out, now| kernel.publish_to_all(admin.session, draft, &others, now, out));
+    assert_eq!(world.texts(reader), ["m"]);
+}
+
+#[test]
 fn what_was_redirected_keeps_its_origin_over_a_restart() {
     for access in [(|_, _| narrow()) as fn(&str, Option<&str>) -> Access, |_, _| Access::ALL] {
         let mut world = World::new();

@@ -3,6 +3,8 @@
 //!
 //! After every command the books are checked.
 
+#[path = "../queues/dice.rs"]
+mod dice;
 mod keeping;
 mod lists;
 mod model;

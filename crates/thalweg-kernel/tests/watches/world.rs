@@ -1,5 +1,6 @@
 //! Kernels, their links and the mail between them.
 
+pub use crate::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::journal::Record;
@@ -463,17 +464,4 @@ impl World {
 pub fn address_at(shard: u16, shards: u16) -> String {
     let all = (0..).map(|number| format!("a/{number}"));
     all.into_iter().find(|address| home(address, shards) == ShardId(shard)).expect("one of them is")
-}
-
-/// Enough randomness for tests; a seed reproduces a run.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % sides as u64) as usize
-    }
 }
