@@ -133,6 +133,26 @@ impl Kernel {
         self.group_copy_stepped(group, id, tag, step, now);
     }
 
+    /// The link's output has drained below its low-water mark.
+    pub fn link_writable<E: Effects>(&mut self, id: SessionId, link: LinkId, now: Time, fx: &mut E) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.link == Some(link) && session.congested {
+            session.congested = false;
+            self.output_changed(id);
+            self.pump(id, now, fx);
+        }
+    }
+
+    /// The link takes nothing more for now, however little waits in its output.
+    pub fn link_blocked(&mut self, id: SessionId, link: LinkId) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && session.link == Some(link)
+        {
+            session.congested = true;
+            self.output_changed(id);
+        }
+    }
+
     /// Sends what waits for a session as far as credit and output allow: its own queue, then its groups', then last
     /// values it asked for.
     pub(crate) fn pump<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
@@ -239,27 +259,5 @@ fn may_settle(window: &mut Window, tag: Tag, said: Settlement) -> bool {
     match &slot.state {
         SlotState::ExpectSettle(entry) => said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce,
         SlotState::ExpectReleased { .. } => true,
-    }
-}
-
-impl Kernel {
-    /// The link's output has drained below its low-water mark.
-    pub fn link_writable<E: Effects>(&mut self, id: SessionId, link: LinkId, now: Time, fx: &mut E) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.link == Some(link) && session.congested {
-            session.congested = false;
-            self.output_changed(id);
-            self.pump(id, now, fx);
-        }
-    }
-
-    /// The link takes nothing more for now, however little waits in its output.
-    pub fn link_blocked(&mut self, id: SessionId, link: LinkId) {
-        if let Some(session) = self.sessions.get_mut(id)
-            && session.link == Some(link)
-        {
-            session.congested = true;
-            self.output_changed(id);
-        }
     }
 }

@@ -111,8 +111,7 @@ impl Kernel {
     ) -> bool {
         let mut properties = message.properties().cloned().unwrap_or_default();
         properties.add_origin(message.address());
-        let moved = moved(message, address, Some(properties), (message.retain(), message.expires()), now);
-        self.spread_copy(&moved, cause, now, fx)
+        self.spread_copy(address, message, Some(properties), cause, now, fx)
     }
 
     /// The same of an address to which its publisher has published it as well: there it comes from nowhere else.
@@ -124,12 +123,19 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let properties = message.properties().cloned();
-        let moved = moved(message, address, properties, (message.retain(), message.expires()), now);
-        self.spread_copy(&moved, cause, now, fx)
+        self.spread_copy(address, message, message.properties().cloned(), cause, now, fx)
     }
 
-    fn spread_copy<E: Effects>(&mut self, message: &Message, cause: &Cause, now: Time, fx: &mut E) -> bool {
+    fn spread_copy<E: Effects>(
+        &mut self,
+        address: &str,
+        message: &Message,
+        properties: Option<Properties>,
+        cause: &Cause,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let message = &moved(message, address, properties, (message.retain(), message.expires()), now);
         let route = self.route(message.address());
         let expires = message.expires();
         let draft = Draft { expires_in: (expires != Time::NEVER).then(|| expires.since(now)), ..Draft::of(message) };
