@@ -45,7 +45,7 @@ pub(crate) fn take(properties: &mut Properties, session: SessionId, kernel: &mut
     stamp
 }
 
-/// The same of a message whose stamp means nothing: nobody repeats it.
+/// The same of a message whose stamp means nothing, because it is never repeated.
 pub(crate) fn remove(mut properties: Properties) -> Option<Properties> {
     properties.user.retain(|(name, _)| **name != *STAMP_PROPERTY);
     (!properties.is_empty()).then_some(properties)

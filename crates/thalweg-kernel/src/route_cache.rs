@@ -262,7 +262,7 @@ impl Kernel {
     }
 
     /// The route of a message that is published to several addresses at once, the first of which is its own: `routes` are
-    /// theirs. Nobody remembers it.
+    /// theirs. It is not remembered.
     pub(crate) fn route_of_all(&self, routes: &[(&str, Rc<Route>)]) -> Route {
         let is_led_on = routes.iter().any(|(_, route)| route.onward.is_some());
         let mut route = Route::default();

@@ -1,6 +1,6 @@
 //! Where it is told who is here: `$presence/<name>`, of clients in a tenant `$presence@<tenant>/<name>`. Whatever else a
 //! tenant's own clients can name lies below `$t@<tenant>`, so none of its wildcards reaches there. A name that its bearer
-//! only claims has a level more, so that nobody takes it for another's: `$presence/<protocol>/<name>`.
+//! only claims has a level more, so that it is not taken for the name's owner: `$presence/<protocol>/<name>`.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub fn claimed_address(tenant: &str, protocol: &str, name: &str) -> String {
 /// Whose presence is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told<'a> {
-    /// The name.
+    /// The client's name, decoded.
     pub name: Cow<'a, str>,
     /// The protocol in which the name is only claimed; nothing if it is its bearer's.
     pub claimed_in: Option<&'a str>,

@@ -82,7 +82,7 @@ enum Protocol {
 impl ShardSettings {
     pub(crate) fn new(config: &Config, shards: usize, anonymous_is_free: bool, dtls: &DtlsAcceptors) -> Self {
         let listeners = config.enabled_listeners().map(|(name, listener)| {
-            // Where client ids are bound, who chose one is asked about: nobody's may not.
+            // Where client ids are bound to users, the one that a client chose is judged, though it comes without credentials.
             let is_asked = listener.kind == config::ListenerKind::Mqtt && binds_client_ids(config);
             let is_free = anonymous_is_free && config.admits_strangers(listener) && !is_asked;
             let anonymous = is_free.then_some(Access::ALL);

@@ -34,7 +34,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Before its pipe is closed: whoever drops it ends the group.
+        // Before its pipe is closed: to drop it ends the group.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -127,7 +127,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A number that is free may go to somebody else: nobody guards it from here on.
+        // A number that is free may go to another process: it is not guarded from here on.
         self.guards.clear();
         // It keeps nothing that is wanted.
         for child in self.children.iter_mut().rev() {

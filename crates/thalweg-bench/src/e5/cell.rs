@@ -91,7 +91,7 @@ impl Cell {
     }
 }
 
-/// The longest interval between two reports, in seconds; 0 if nobody reports.
+/// The longest interval between two reports, in seconds; 0 if no worker reports.
 pub fn longest_interval(workers: &[Worker]) -> f64 {
     let every = |worker: &Worker| match worker.reports {
         Reports::Never => 0.0,

@@ -160,7 +160,7 @@ impl Stage {
             Err(error) => return self.fail(format!("the publisher cannot connect: {error}")),
         }
         let late: Vec<usize> = self.cell.scenario.incidents.iter().filter_map(joins).collect();
-        // One after the other: to connect takes time, in which nobody else is served.
+        // One after the other: to connect takes time, in which no other is served.
         for (worker, (it, start)) in self.workers.iter_mut().zip(self.cell.starts()).enumerate() {
             it.is_gone = late.contains(&worker);
             if !it.is_gone {

@@ -446,7 +446,7 @@ fn a_body_beyond_those_that_a_peer_may_have_under_way_is_refused_with_words_and_
     assert_eq!(decoded(&bench.sent(0)[0]).code, Code::CONTINUE, "there is room again");
 }
 
-/// RFC 7252 §5.5.2: for who reads it. Each is counted: nobody finds a fault of blocks otherwise.
+/// RFC 7252 §5.5.2: words for a person. Each is counted, or a fault of blocks would not be found.
 #[test]
 fn refused_blocks_have_words_and_are_counted() {
     let mut bench = Bench::new(ServerSettings { transfer_bytes_max: 20, ..proven() });

@@ -443,7 +443,7 @@ impl Requests {
             };
             let said = self.machine.respond(message.token, code, write, why.as_bytes(), out);
             if said.is_err() {
-                // Without words it is as small as a message can be: nobody takes less.
+                // Without words it is as small as a message can be: every peer takes that.
                 let _ = self.machine.respond(message.token, code, write, &[], out);
             }
         }

@@ -22,7 +22,7 @@ pub(super) struct Opening {
 }
 
 /// The routing key of a connection's first bytes: a hash of the client identifier, the same for the same identifier;
-/// 0 when it has none. `None` if more bytes are needed: whoever has not sent all of CONNECT is a stranger. `Err` if this is
+/// 0 when it has none. `None` if more bytes are needed: a peer that has not sent all of CONNECT is a stranger. `Err` if this is
 /// no CONNECT.
 pub fn home_key(bytes: &[u8], limit: usize) -> Result<Option<u64>, &'static str> {
     match peek_connect(bytes, limit) {
@@ -129,7 +129,7 @@ impl MqttFront {
             _ => self.settings.v3_expiry,
         };
         let assigned = connect.client_id.is_empty();
-        // Nobody may come back under it, so nothing is to be found there.
+        // No client may come back under it, so nothing is to be found there.
         let expiry = if assigned && !self.settings.assigned_may_return { Span::ZERO } else { expiry };
         Opening {
             client: if assigned { kernel.unused_client_id(self.nonce) } else { connect.client_id.into() },

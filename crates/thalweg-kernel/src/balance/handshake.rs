@@ -1,6 +1,6 @@
 //! Exactly-once deliveries to one member: in which of their two steps it works, and how long the journal holds them.
 //!
-//! A delivery may wait for the journal twice: before it leaves, so that nobody else ever gets it, and before its release
+//! A delivery may wait for the journal twice: before it leaves, so that no other member ever gets it, and before its release
 //! leaves. Neither is the member's work. When a member works is its own business: before it records a message, and then it
 //! is free for the next at that; or after the release, and then it is free when it completes.
 
@@ -15,7 +15,7 @@ const WEIGHT: f64 = 0.2;
 /// What the journal takes beside the work that is not worth a message ahead.
 const LITTLE: f64 = 0.05;
 
-/// See the module.
+/// How one member takes its exactly-once deliveries, as far as they have shown it.
 #[derive(Default)]
 pub(super) struct Handshake {
     /// Deliveries that took longer before they were recorded than after their release, less the others.

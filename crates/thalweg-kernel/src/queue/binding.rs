@@ -177,7 +177,7 @@ impl Kernel {
         self.queue(index).is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address))
     }
 
-    /// Somebody binds again what is bound. Whoever of both may bring more by it is its maker from now on, so that what has
+    /// A session binds again what is bound. The one that may bring more by the binding is its maker from now on, so that what has
     /// come to stand still goes on.
     fn bind_anew<E: Effects>(&mut self, id: SessionId, index: u32, kind: ExchangeKind, fx: &mut E) {
         let (Some(binding), Some(session)) = (self.binding(index), self.sessions.get(id)) else { return };
@@ -427,7 +427,7 @@ impl Kernel {
         for key in walk.keys {
             let mut next = String::new();
             write_address(exchange, kind, &key_of(key), &mut next);
-            // Bindings give nobody a right that access rules cannot.
+            // A binding grants no right that access rules cannot.
             if is_brokers(&next)
                 || walk.seen.iter().any(|known| **known == *next)
                 || !made_by.may(Permission::Publish, &next)

@@ -89,8 +89,8 @@ impl Kernel {
         Ok(QueueStatus { existed: false, messages: 0, consumers: 0 })
     }
 
-    /// Somebody declares again what is there. If its maker may not publish where its dead letters go any more, this is its
-    /// maker now, who may.
+    /// A session declares a queue again. If the queue's maker may not publish where its dead letters go any more and this
+    /// session may, the session is its maker from now on.
     fn declare_queue_anew<E: Effects>(&mut self, id: SessionId, index: u32, fx: &mut E) {
         let (Some(queue), Some(session)) = (self.queue(index), self.sessions.get(id)) else { return };
         let (Some(dead_letter), Some(known)) = (&queue.limits.dead_letter, queue.made_by.access()) else { return };

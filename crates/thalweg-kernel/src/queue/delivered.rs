@@ -16,9 +16,9 @@ use crate::journal::Record;
 const AHEAD_MAX: u64 = 1024;
 
 impl Kernel {
-    /// A message that waited is about to be delivered; what its receiver is sent waits until that is written down. Where
-    /// nobody can be made to wait, because the receiver is on another shard or not a session, all of the queue's messages
-    /// may have been delivered from now on.
+    /// A message that waited is about to be delivered; what its receiver is sent waits until that is written down. A receiver
+    /// on another shard, and one that is not a session, cannot be made to wait: for them all of the queue's messages may have
+    /// been delivered from now on.
     #[inline]
     pub(super) fn note_delivery<E: Effects>(&mut self, index: u32, serial: u64, to: Option<SessionId>, fx: &mut E) {
         let Some(queue) = self.queue_mut(index).filter(|queue| queue.durable) else { return };
@@ -43,7 +43,7 @@ impl Kernel {
         }
     }
 
-    /// If nobody takes from a queue or has anything of it, what is written down of its deliveries becomes exact.
+    /// If a queue has no consumer and no unsettled delivery, what is written down of its deliveries becomes exact.
     pub(super) fn settle_deliveries<E: Effects>(&mut self, index: u32, fx: &mut E) {
         let Some(queue) = self.queue(index) else { return };
         let is_taken_from = queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();

@@ -267,8 +267,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Somebody declares again what is there. If its maker may not lead to the alternate any more, this is its maker now,
-    /// who may.
+    /// A session declares an exchange again. If the exchange's maker may not lead to the alternate any more and this session
+    /// may, the session is its maker from now on.
     fn declare_exchange_anew<E: Effects>(&mut self, id: SessionId, spec: &ExchangeSpec<'_>, fx: &mut E) {
         let (Some(alternate), Some(session)) = (spec.alternate, self.sessions.get(id)) else { return };
         let may = |access: &Access| self.may_publish_in(access, alternate, None);

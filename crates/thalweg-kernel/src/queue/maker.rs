@@ -11,12 +11,12 @@ use crate::session::Session;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The maker of something, with its rights of now; nobody, who may do all within reach of the declaration, for what was
-/// declared before makers were written down.
+/// The maker of a binding, queue or exchange, with its present rights. What was declared before makers were written down has
+/// none and may do all that its declaration reaches.
 #[derive(Default)]
 pub(crate) struct MadeBy(Option<Box<Maker>>);
 
-/// Somebody who declared something that messages follow.
+/// A client that declared what messages follow.
 pub(crate) struct Maker {
     client: Arc<str>,
     user: Option<Arc<str>>,
@@ -29,7 +29,7 @@ impl MadeBy {
         MadeBy(Some(Box::new(Maker { client, user, access })))
     }
 
-    /// What the maker may do; nothing if nobody is known.
+    /// What the maker may do; `None` if no maker is known, who may do all.
     pub(super) fn access(&self) -> Option<&Access> {
         self.0.as_ref().map(|maker| &maker.access)
     }
@@ -38,7 +38,7 @@ impl MadeBy {
         self.access().is_none_or(|access| access.allows(permission, target))
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that it costs beside itself.
     pub(super) fn bytes(&self) -> usize {
         let user = |maker: &Maker| maker.user.as_ref().map_or(0, |user| user.len());
         self.0.as_ref().map_or(0, |maker| size_of::<Maker>() + maker.client.len() + user(maker))
@@ -73,7 +73,7 @@ impl MadeBy {
 pub(super) struct StoredMaker {
     client: Option<Arc<str>>,
     user: Option<Arc<str>>,
-    /// See [`Access::written`].
+    /// The rules that it brought itself, as [`Access::written`] wrote them; empty if the operator's hold.
     rules: Box<[u8]>,
 }
 

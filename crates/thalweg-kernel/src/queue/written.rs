@@ -199,7 +199,7 @@ impl Kernel {
         self.set_queues_maker(index, made_by.compile(access));
         self.ledger.restored += stored.waiting.len() as u64;
         // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
-        // it stays as it is until nobody takes any more.
+        // it stays as it is until no consumer is left.
         let serial_last = self.serial_last;
         if let Some(queue) = self.queue_mut(index).filter(|_| delivered_to > 0) {
             queue.left = delivered_to.min(serial_last);

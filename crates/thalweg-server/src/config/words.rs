@@ -231,9 +231,9 @@ words! {
 words! {
     /// Which client identifiers a user's MQTT clients may have.
     ClientIds {
-        /// Any.
+        /// Any client id that no session of another user has.
         Any = "any",
-        /// The user's name.
+        /// The user's name and no other.
         User = "user",
         /// The user's name, or that with a colon and more behind it.
         Prefix = "prefix",
